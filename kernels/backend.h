@@ -138,7 +138,8 @@ struct rope {
 	int original_context; /* original_max_position_embeddings, 0 when unused */
 	float low_frequency_factor, high_frequency_factor; /* llama3 */
 	float beta_fast, beta_slow;                        /* yarn */
-	float attention_factor;    /* multiplies cos and sin (yarn, longrope); 1 when none */
+	float attention_factor; /* multiplies cos and sin (yarn, longrope); 1 when none */
+	float beyond_factor;    /* longrope: the same of texts beyond original_context; 0: no other (Phi-MoE) */
 	const float* short_factor; /* (dim/2) longrope, or GGUF's rope_freqs for every length; else NULL */
 	const float* long_factor;  /* (dim/2) longrope, else NULL */
 };
@@ -176,6 +177,7 @@ enum norm_kind {
  *
  * Or a gated short convolution (LFM2), which key_dim 0 marks: wq gives b, c and x, each (value_dim), and the
  * output is c times a causal convolution by channel of b·x. There is one value head, as wide as the model. */
+enum space_part { SPACE_GATE, SPACE_VALUES, SPACE_KEYS, SPACE_QUERIES, SPACE_STEPS, SPACE_PARTS };
 struct recurrence {
 	int key_heads, value_heads; /* value_heads is a multiple of key_heads; 0: no block is recurrent */
 	int key_dim, value_dim;     /* of a head */
@@ -183,8 +185,14 @@ struct recurrence {
 	bool tiled;     /* value head h reads key head h mod key_heads (GGUF); else neighbours share one */
 	bool log_rates; /* rates are stored as log(-rate) (Hugging Face) */
 	bool state_space, gate_first;
+	/* A state space's input map gives gate, values, keys, queries and steps times these; all 0: times 1
+	 * (Falcon-H1). */
+	float input_scale[SPACE_PARTS];
 };
 
+static inline float recurrence_scale(const struct recurrence* r, enum space_part part) {
+	return r->input_scale[SPACE_GATE] != 0 ? r->input_scale[part] : 1;
+}
 static inline int recurrence_keys(const struct recurrence* r) { return r->key_heads * r->key_dim; }
 static inline int recurrence_values(const struct recurrence* r) { return r->value_heads * r->value_dim; }
 /* Channels of the convolution: queries, keys, values; in a state space values, keys, queries. */
@@ -212,14 +220,20 @@ struct model_shape {
 	struct rope sliding_rope; /* of the sliding blocks, if its dim is not 0 (Gemma 3, OLMo 3) */
 	float embedding_scale;    /* multiplies the token embedding; 1 for most, sqrt(dim) for Gemma */
 	float residual_scale;     /* multiplies a sub-layer's output; 1 for most (Granite) */
-	float logit_scale;        /* multiplies the logits; 1 for most (Granite) */
-	float attention_scale;    /* multiplies q·k; 1/sqrt(head_dim) for most */
+	/* The same by kind of sub-layer, beside residual_scale, and a factor of an MLP's gate before its
+	 * activation; 0: 1 (Falcon-H1). */
+	float attention_out_scale, recurrent_out_scale, mlp_out_scale, gate_scale;
+	float logit_scale;     /* multiplies the logits; 1 for most (Granite) */
+	float attention_scale; /* multiplies q·k; 1/sqrt(head_dim) for most */
 	/* Ministral 3: q·k grows by 1 + growth · ln(1 + ⌊position / growth_context⌋); 0 = none */
 	float attention_growth;
 	int growth_context;
+	bool growth_unrotated; /* in blocks without positions alone, and by position + 1 (Llama 4) */
 	float attention_softcap, logit_softcap; /* c·tanh(x/c), 0 = none (Gemma 2) */
-	int sliding_window;         /* positions that a row of a sliding block sees, itself included; 0 = all */
-	struct block_set sliding;   /* blocks that use the window */
+	int sliding_window;       /* positions that a row of a sliding block sees, itself included; 0 = all */
+	struct block_set sliding; /* blocks that use the window */
+	/* Their rows see the positions from the last multiple of sliding_window on instead (Llama 4). */
+	bool window_in_chunks;
 	struct block_set unrotated; /* blocks without positions: queries and keys are not rotated (NoPE) */
 	/* Mixture of experts; 0 for models with one MLP a block. */
 	int n_experts, experts_used, expert_ffn;
@@ -229,8 +243,16 @@ struct model_shape {
 	 * the expert_groups_used whose two best experts together are best (0: from all). */
 	bool experts_sigmoid;
 	float experts_scale;
+	/* Llama 4: experts are chosen by score, and the probability multiplies an expert's input, not its output.
+	 */
+	bool experts_weigh_input;
 	float experts_epsilon; /* added to the sum that weights are divided by (LFM2) */
 	int expert_groups, expert_groups_used;
+	/* SparseMixer (Liu et al. 2024, "GRIN: GRadient-INformed MoE", section 3): experts are chosen one after
+	 * another. The best one left has as weight its share of a softmax over those left whose score s lies
+	 * within (best - s) / max(|s|, best) <= experts_near (Phi-MoE). */
+	bool experts_in_turn;
+	float experts_near;
 	int shared_ffn;       /* width of an expert that every row uses; 0: none */
 	float router_scale;   /* multiplies the router's scores; 0: by 1 (Gemma 4) */
 	bool norm_after_rope; /* norms of queries and keys come after the rotation (Hunyuan) */
@@ -255,7 +277,10 @@ struct model_shape {
 	bool parallel;
 	bool groups_by_best; /* a group's value is its best expert, not its two best together (DeepSeek-V2) */
 	struct recurrence recurrence;
-	struct block_set recurrent;   /* blocks with this recurrence; at least one block has attention */
+	struct block_set recurrent; /* blocks with this recurrence; at least one block has attention */
+	/* Blocks whose attention reads what the recurrence of the block before read, under that one's norm: both
+	 * stand side by side (Falcon-H1). */
+	struct block_set beside_recurrence;
 	struct block_set without_mlp; /* blocks whose second sub-layer is empty (Nemotron-H) */
 	/* Qwen3-Next: wq is twice as wide: for each head a query and then a gate, whose sigmoid multiplies the
 	 * head's output. */
@@ -278,9 +303,16 @@ static inline int block_keys_of(const struct model_shape* s, int b) {
 			return k;
 	return -1;
 }
+/* True when the model has attention beside a recurrence. */
+static inline bool attention_beside(const struct model_shape* s) {
+	uint64_t any = 0;
+	for (size_t i = 0; i < sizeof s->beside_recurrence.word / sizeof *s->beside_recurrence.word; i++)
+		any |= s->beside_recurrence.word[i];
+	return any != 0;
+}
 /* True when blocks read more than the stream. Then no pass can continue from given states. */
 static inline bool shape_needs_tokens(const struct model_shape* s) {
-	return s->token_input > 0 || s->sharing_from > 0;
+	return s->token_input > 0 || s->sharing_from > 0 || attention_beside(s);
 }
 /* True when later blocks read block b's keys and values. */
 static inline bool block_is_shared(const struct model_shape* s, int b) {
@@ -378,6 +410,7 @@ struct weight_table {
 	struct tensor output_norm;      /* (1, dim) */
 	struct tensor output_norm_bias; /* (1, dim) with NORM_LAYER */
 	struct tensor output;           /* (vocab, dim); the embedding again when tied */
+	struct tensor output_bias;      /* (1, vocab) absent for most (Phi-MoE) */
 	/* With token_input: a token's part for all blocks is (norm(input_projection · embedding / sqrt(dim)) +
 	 * sqrt(token_input) · input_embedding[token]) / sqrt(2), the norm over each block's part. */
 	struct tensor input_embedding;       /* (vocab, n_blocks·token_input) */

@@ -97,10 +97,11 @@ void rope_row(const struct rope_frequencies* f, int position, int length, float*
 	const bool grown = r->scaling == ROPE_DYNAMIC && over && r->dim > 2;
 	const double base = grown ? dynamic_base(r, length) : 0;
 	const float* frequency = r->scaling == ROPE_LONGROPE && over ? f->beyond : f->usual;
+	const float factor = over && r->beyond_factor > 0 ? r->beyond_factor : r->attention_factor;
 	for (int i = 0; i < f->pairs; i++) {
 		const float angle = (float)position * (grown ? 1.0f / wavelength(base, i, r->dim) : frequency[i]);
-		cosine[i] = cosf(angle) * r->attention_factor;
-		sine[i] = sinf(angle) * r->attention_factor;
+		cosine[i] = cosf(angle) * factor;
+		sine[i] = sinf(angle) * factor;
 	}
 }
 

@@ -24,6 +24,8 @@ enum { NAME_SIZE = 160, NO_BLOCK = -1 };
 /* The number in a block's names. */
 static int layer_of(const struct binding* b) {
 	const struct config* c = b->config;
+	if (b->block != NO_BLOCK && c->family->paired)
+		return b->block / 2;
 	if (b->block == NO_BLOCK || !c->family->single_mixers)
 		return b->block;
 	return b->in_mlp ? c->mlp_layer[b->block] : c->mixer_layer[b->block];
@@ -212,7 +214,8 @@ static bool bind_state_space(const struct binding* b, struct block_weights* w) {
 	return matrix(b, n->recurrent_out, m->dim, values, &w->wo) && bind_convolution(b, &w->convolution) &&
 	       (!b->config->convolution_bias ||
 	        vector(b, n->convolution, ".bias", channels, &w->convolution_bias)) &&
-	       flat_vector(b, n->state_norm, ".weight", r->key_heads, values / r->key_heads, &w->state_norm) &&
+	       (b->config->no_state_norm ||
+	        flat_vector(b, n->state_norm, ".weight", r->key_heads, values / r->key_heads, &w->state_norm)) &&
 	       vector(b, n->decay_bias, "", heads, &w->decay_bias) &&
 	       flat_vector(b, n->decay_rate, "", heads, 1, &w->decay_rate) &&
 	       flat_vector(b, n->state_skip, "", heads, 1, &w->state_skip);
@@ -236,6 +239,18 @@ static bool bind_recurrent(const struct binding* b, struct block_weights* w) {
 	       vector(b, n->state_norm, ".weight", r->value_dim, &w->state_norm) &&
 	       vector(b, n->decay_bias, "", r->value_heads, &w->decay_bias) &&
 	       vector(b, n->decay_rate, "", r->value_heads, &w->decay_rate);
+}
+
+/* Norms of queries and keys that the file has no weights for: all are 1. */
+static bool make_head_norms(const struct binding* b, struct block_weights* w) {
+	const int n = b->config->shape.head_dim;
+	float* ones = kept_new(b->kept, (size_t)n * sizeof *ones);
+	if (!ones)
+		return error_set(b->error, "out of memory for the norms of block %d", b->block);
+	for (int i = 0; i < n; i++)
+		ones[i] = 1;
+	w->q_norm = w->k_norm = (struct tensor){.type = DTYPE_F32, .rows = 1, .cols = n, .data = ones};
+	return true;
 }
 
 static bool bind_attention(const struct binding* b, struct block_weights* w) {
@@ -262,6 +277,8 @@ static bool bind_attention(const struct binding* b, struct block_weights* w) {
 	if (norm != HEAD_NORM_NONE &&
 	    (!vector(b, n->q_norm, ".weight", all ? q : head_dim, &w->q_norm) ||
 	     (keys && !vector(b, n->k_norm, ".weight", all ? kv : head_dim, &w->k_norm))))
+		return false;
+	if (b->config->plain_head_norms && !block_set_has(&m->unrotated, b->block) && !make_head_norms(b, w))
 		return false;
 	if (b->config->family->sinks && !vector(b, n->sinks, "", m->heads, &w->sinks))
 		return false;
@@ -462,16 +479,20 @@ static bool bind_experts(struct binding* b, struct block_weights* w, struct expe
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-/* Leaves a norm absent that the family does not have. */
+/* Leaves a norm absent that the family does not have. Falcon-H1's GGUFs name one without ".weight". */
 static bool bind_norm(const struct binding* b, const char* name, struct tensor* weight, struct tensor* bias) {
 	const int dim = b->config->shape.dim;
-	return !name || (vector(b, name, ".weight", dim, weight) &&
+	char full[NAME_SIZE];
+	const bool bare = name && tensor_table_find(b->table, in_full(b, name, "", full));
+	return !name || (vector(b, name, bare ? "" : ".weight", dim, weight) &&
 	                 (!bias || b->config->shape.norm != NORM_LAYER || b->config->family->norm_without_bias ||
 	                  vector(b, name, ".bias", dim, bias)));
 }
 
 static bool bind_attention_norms(const struct binding* b, struct block_weights* w) {
 	const struct tensor_names* n = b->names;
+	if (block_set_has(&b->config->shape.beside_recurrence, b->block))
+		return true;
 	return bind_norm(b, n->attention_norm, &w->attention_norm, &w->attention_norm_bias) &&
 	       bind_norm(b, n->post_attention_norm, &w->post_attention_norm, NULL);
 }
@@ -511,7 +532,8 @@ static bool bind_ends(const struct binding* b, struct model* model) {
 	return take_tensor(b, n->embedding, "", m->vocab, m->dim, &w->embedding) &&
 	       bind_norm(b, n->output_norm, &w->output_norm, &w->output_norm_bias) &&
 	       (b->config->tied ? bind_tied_head(b, model)
-	                        : take_tensor(b, n->output, "", m->vocab, m->dim, &w->output));
+	                        : take_tensor(b, n->output, "", m->vocab, m->dim, &w->output)) &&
+	       (!b->config->head_bias || vector(b, n->output_bias, "", m->vocab, &w->output_bias));
 }
 
 /* The parts of the per-token inputs (Gemma 4) that all blocks share… */

@@ -12,7 +12,7 @@
  * which holds one %d. Names of norms, and of tensors that may have a bias, are given without ".weight" or
  * ".bias". Names of experts' tensors hold one more %d. */
 struct tensor_names {
-	const char *embedding, *output_norm, *output;
+	const char *embedding, *output_norm, *output, *output_bias;
 	const char* block;
 	const char *attention_norm, *mlp_norm;
 	const char *post_attention_norm, *post_mlp_norm; /* of the sub-layer's output */

@@ -56,7 +56,8 @@ static bool required(const struct source* s, const char* field, int high, int* o
 #define BY_EXPERTS                                                                                           \
 	(BY(MIXTRAL) | BY(QWEN3_MOE) | BY(GPT_OSS) | BY(OLMOE) | BY(QWEN2_MOE) | BY(GLM4_MOE) |                  \
 	 BY(ERNIE4_5_MOE) | BY(MINIMAX_M2) | BY(QWEN3_5_MOE) | BY(QWEN3_NEXT) | BY(DOTS1) | BY(GEMMA4) |         \
-	 BY(DEEPSEEK) | BY(LFM2_MOE) | BY(GRANITE4) | BY(GRANITE_MOE) | BY(NEMOTRON_H))
+	 BY(DEEPSEEK) | BY(LFM2_MOE) | BY(GRANITE4) | BY(GRANITE_MOE) | BY(NEMOTRON_H) | BY(PHIMOE) |            \
+	 BY(LLAMA4))
 #define BY_GRANITE (BY(GRANITE) | BY(GRANITE4) | BY(GRANITE_MOE))
 /* Fields that change the arithmetic in ways that the pass does not implement. Each has the one value that is
  * accepted: none, or the number given. The families named read the field in their own function. */
@@ -68,8 +69,8 @@ static const struct refused {
     {"pruned_heads", 0, 0},
     {"clip_qkv", 0, 0},
     {"qk_layernorm", 0, 0},
-    {"use_qk_norm", 0, BY(GLM4_MOE) | BY(MINIMAX_M2)},
-    {"embedding_multiplier", 1, BY_GRANITE},
+    {"use_qk_norm", 0, BY(GLM4_MOE) | BY(MINIMAX_M2) | BY(LLAMA4)},
+    {"embedding_multiplier", 1, BY_GRANITE | BY(FALCON_H1)},
     {"residual_multiplier", 1, BY_GRANITE},
     {"attention_multiplier", 0, BY_GRANITE},
     {"logits_scaling", 1, BY_GRANITE},
@@ -78,7 +79,7 @@ static const struct refused {
     {"num_experts", 0, BY_EXPERTS},
     {"num_local_experts", 0, BY_EXPERTS},
     {"is_encoder_decoder", 0, 0},
-    {"no_rope_layers", 0, BY(SMOLLM3)},
+    {"no_rope_layers", 0, BY(SMOLLM3) | BY(LLAMA4)},
     {"use_parallel_residual", 0, 0},
     {"alibi", 0, 0},
     {"use_bidirectional_attention", 0, BY(GEMMA4)},
@@ -245,7 +246,9 @@ static bool read_quantization(const struct source* s) {
 	const cJSON* q = json_field(s->outer && json_field(s->outer, "quantization_config") ? s->outer : s->json,
 	                            "quantization_config");
 	const char *method = NULL, *format = NULL;
-	s->config->packing.experts_inverted = s->config->family->special == SPECIAL_GPT_OSS;
+	s->config->packing.gates_first = s->config->family->special == SPECIAL_LLAMA4;
+	s->config->packing.experts_inverted =
+	    s->config->family->special == SPECIAL_GPT_OSS || s->config->packing.gates_first;
 	const struct source in = within(s, q);
 	if (json_field(json_field(s->outer ? s->outer : s->json, "quantization"), "bits"))
 		return fail(s,
@@ -262,7 +265,7 @@ static bool read_quantization(const struct source* s) {
 		return read_bool(&in, "load_in_4bit", &four) &&
 		       (four || not_read(s, method, " with load_in_4bit ", "false"));
 	}
-	if (method && strcmp(method, "mxfp4") == 0 && s->config->packing.experts_inverted)
+	if (method && strcmp(method, "mxfp4") == 0 && s->config->family->special == SPECIAL_GPT_OSS)
 		return true;
 	if (method && strcmp(method, "compressed-tensors") == 0)
 		return read_compressed(&in, method, format);
@@ -315,6 +318,20 @@ bool config_pair_layers(struct config* c, const char* letters, int n, const char
 	return true;
 }
 
+bool config_pair_blocks(struct config* c, int n, const char* file, struct error* error) {
+	struct model_shape* m = &c->shape;
+	if (2 * n > MAX_BLOCKS)
+		return error_set(error, "%s: %d layers of two blocks each are too many, expected at most %d", file, n,
+		                 MAX_BLOCKS / 2);
+	for (int b = 0; b < 2 * n; b += 2) {
+		block_set_put(&m->recurrent, b);
+		block_set_put(&m->without_mlp, b);
+		block_set_put(&m->beside_recurrence, b + 1);
+	}
+	m->n_blocks = 2 * n;
+	return true;
+}
+
 enum { MOST_LAYERS = 2 * MAX_BLOCKS };
 
 /* The older form: a letter a layer. Returns how many, or 0 with the error set. */
@@ -360,7 +377,9 @@ static int read_layers(const struct source* s, char letters[MOST_LAYERS]) {
 static bool read_block_count(const struct source* s) {
 	char letters[MOST_LAYERS];
 	if (!s->config->family->single_mixers)
-		return required(s, "num_hidden_layers", MAX_BLOCKS, &s->config->shape.n_blocks);
+		return required(s, "num_hidden_layers", MAX_BLOCKS, &s->config->shape.n_blocks) &&
+		       (!s->config->family->paired ||
+		        config_pair_blocks(s->config, s->config->shape.n_blocks, s->file, s->error));
 	const int n = read_layers(s, letters);
 	return n > 0 && config_pair_layers(s->config, letters, n, s->file, s->error);
 }
@@ -547,6 +566,15 @@ static bool open_factors(const struct source* s, int n) {
 	return s->config->factors || fail(s, "out of memory");
 }
 
+/* Phi-MoE's factors on cos and sin, within the original context and beyond. */
+static bool read_factors_by_length(const struct source* s, struct rope* r) {
+	static const char within[] = "short_mscale", beyond[] = "long_mscale";
+	if (!json_field(s->json, within) || !json_field(s->json, beyond))
+		return fail(s, "rope_scaling.%s or rope_scaling.%s is missing", within, beyond);
+	return read_float(s, within, 1e-6, 1e6, &r->attention_factor) &&
+	       read_float(s, beyond, 1e-6, 1e6, &r->beyond_factor);
+}
+
 static bool read_longrope(const struct source* s, struct rope* r) {
 	const int n = r->dim / 2;
 	if (!open_factors(s, n))
@@ -603,17 +631,18 @@ static bool scaling_kind(const struct source* s, struct rope* r) {
 		name = "default";
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (strcmp(name, known[i].name) == 0 &&
-		    (s->config->family->special == SPECIAL_GEMMA4 || strcmp(name, "proportional") != 0)) {
+		    (s->config->family->special == SPECIAL_GEMMA4 || strcmp(name, "proportional") != 0) &&
+		    (s->config->family->special != SPECIAL_PHIMOE || known[i].scaling == ROPE_NONE ||
+		     known[i].scaling == ROPE_LONGROPE)) {
 			r->scaling = known[i].scaling;
 			/* Phi-3's first files call LongRoPE "yarn". */
 			if (strcmp(s->config->family->name, "phi3") == 0 && r->scaling == ROPE_YARN)
 				r->scaling = ROPE_LONGROPE;
 			return true;
 		}
-	return fail(s,
-	            "rope_scaling.rope_type is \"%.60s\", which is not supported; supported are default, linear, "
-	            "dynamic, llama3, yarn and longrope",
-	            name);
+	return fail(
+	    s, "rope_scaling.rope_type is \"%.60s\", which is not supported; supported are default%s longrope",
+	    name, s->config->family->special == SPECIAL_PHIMOE ? " and" : ", linear, dynamic, llama3, yarn and");
 }
 
 /* Reads the context that a scaling counts from. With one RoPE for all blocks, the field beside the parameters
@@ -629,7 +658,8 @@ static bool read_original_context(const struct source* s, const struct source* i
 		return false;
 	if (!by_kind && s->config->family->original_context)
 		r->original_context = s->config->family->original_context;
-	return by_kind || read_int(s, field, 1, INT32_MAX / 2, &r->original_context);
+	return by_kind || s->config->family->special == SPECIAL_PHIMOE ||
+	       read_int(s, field, 1, INT32_MAX / 2, &r->original_context);
 }
 
 /* Gemma 4 rotates the first share of a head's pairs, at the frequencies that they have when all pairs
@@ -689,6 +719,8 @@ static bool read_scaling(const struct source* s, const cJSON* scaling, bool by_k
 		r->factor = (float)((double)s->config->shape.context / r->original_context);
 	if (r->scaling == ROPE_LLAMA3)
 		return read_llama3(&in, r);
+	if (s->config->family->special == SPECIAL_PHIMOE)
+		return read_longrope(&in, r) && read_factors_by_length(&in, r);
 	return !by_length || ((r->scaling == ROPE_YARN ? read_yarn(&in, by_kind, r) : read_longrope(&in, r)) &&
 	                      read_float(&in, "attention_factor", 0, 1e6, &r->attention_factor));
 }
@@ -960,15 +992,85 @@ static bool read_granite4(const struct source* s) {
 	            expand, m->dim);
 }
 
+/* Falcon-H1: Mamba-2 and attention side by side in each layer, and factors of nearly every part. */
+static bool read_multipliers(const struct source* s, const char* field, int n, float* out) {
+	const cJSON* list = json_field(s->json, field);
+	const cJSON* one = list ? list->child : NULL;
+	for (int i = 0; i < n; i++, one = one ? one->next : NULL) {
+		out[i] = 1;
+		if (!list)
+			continue;
+		if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != n || !cJSON_IsNumber(one) ||
+		    !(fabs(one->valuedouble) >= 1e-6) || !(fabs(one->valuedouble) <= 1e6))
+			return fail(s, "%s is not an array of %d numbers other than 0", field, n);
+		out[i] = (float)one->valuedouble;
+	}
+	return true;
+}
+
+static bool read_falcon_scales(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	struct recurrence* r = &m->recurrence;
+	float key = 1, attention_in = 1, attention_out = 1, space_in = 1, space_out = 1, mlp[2];
+	if (!read_float(s, "embedding_multiplier", -1e6, 1e6, &m->embedding_scale) ||
+	    !read_float(s, "lm_head_multiplier", -1e6, 1e6, &m->logit_scale) ||
+	    !read_float(s, "key_multiplier", -1e6, 1e6, &key) ||
+	    !read_float(s, "attention_in_multiplier", 1e-6, 1e6, &attention_in) ||
+	    !read_float(s, "attention_out_multiplier", 1e-6, 1e6, &attention_out) ||
+	    !read_float(s, "ssm_in_multiplier", 1e-6, 1e6, &space_in) ||
+	    !read_float(s, "ssm_out_multiplier", 1e-6, 1e6, &space_out) ||
+	    !read_multipliers(s, "mlp_multipliers", 2, mlp) ||
+	    !read_multipliers(s, "ssm_multipliers", SPACE_PARTS, r->input_scale))
+		return false;
+	if (s->config->qkv_bias && attention_in != 1.0f)
+		return fail(s,
+		            "attention_in_multiplier is %g and attention_bias true, which is not supported together",
+		            (double)attention_in);
+	for (int i = 0; i < SPACE_PARTS; i++)
+		r->input_scale[i] *= space_in;
+	/* Queries, keys and values are linear in attention's input. */
+	m->attention_scale *= key * attention_in * attention_in;
+	m->attention_out_scale = attention_out * attention_in;
+	m->recurrent_out_scale = space_out;
+	m->gate_scale = mlp[0];
+	m->mlp_out_scale = mlp[1];
+	return true;
+}
+
+static bool read_falcon_h1(const struct source* s) {
+	static const struct space_fields fields = {"mamba_n_heads", "mamba_n_groups", "mamba_d_state",
+	                                           "mamba_d_head",  "mamba_d_conv",   "mamba_conv_bias"};
+	struct model_shape* m = &s->config->shape;
+	struct recurrence* r = &m->recurrence;
+	int expand = 2, heads = 128, width = is_null(s, "mamba_d_ssm") ? 0 : 1024;
+	bool norm = false, norm_first = true, bias = false;
+	if (!read_int(s, "mamba_expand", 1, 1 << 10, &expand) ||
+	    !read_int(s, "mamba_d_ssm", 1, LARGEST, &width) || !read_int(s, fields.heads, 1, LARGEST, &heads) ||
+	    !read_bool(s, "mamba_rms_norm", &norm) || !read_bool(s, "mamba_norm_before_gate", &norm_first) ||
+	    !read_bool(s, "projectors_bias", &bias))
+		return false;
+	const int64_t values = width ? width : (int64_t)expand * m->dim;
+	*r = (struct recurrence){.key_heads = 1, .key_dim = 256, .kernel = 4, .value_heads = heads};
+	r->value_dim = (int)(values / heads <= LARGEST ? values / heads : LARGEST);
+	if (!read_state_space(s, &fields) || !read_falcon_scales(s))
+		return false;
+	r->gate_first = !norm_first;
+	s->config->no_state_norm = !norm;
+	if (bias)
+		return fail(s, "projectors_bias is true, which is not supported; supported is false");
+	return (int64_t)heads * r->value_dim == values ||
+	       fail(s, "mamba_n_heads %d of %d are not the %lld elements of mamba_d_ssm", heads, r->value_dim,
+	            (long long)values);
+}
+
 /* no_rope_layers holds 1 for a block with positions. Without the list, every no_rope_layer_interval-th block
  * has none. */
-static bool read_smollm3(const struct source* s) {
+static bool read_unrotated(const struct source* s, const cJSON* list) {
 	struct model_shape* m = &s->config->shape;
-	const cJSON* list = json_field(s->json, "no_rope_layers");
 	int interval = 4;
 	if (!read_int(s, "no_rope_layer_interval", 1, LARGEST, &interval))
 		return false;
-	if (list && (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != m->n_blocks))
+	if (list && (!cJSON_IsArray(list) || cJSON_GetArraySize(list) < m->n_blocks))
 		return fail(s, "no_rope_layers is not an array of %d numbers", m->n_blocks);
 	const cJSON* one = list ? list->child : NULL;
 	for (int b = 0; b < m->n_blocks; b++, one = one ? one->next : NULL) {
@@ -978,6 +1080,16 @@ static bool read_smollm3(const struct source* s) {
 		if (!turned)
 			block_set_put(&m->unrotated, b);
 	}
+	return true;
+}
+
+static bool read_smollm3(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	const cJSON* list = json_field(s->json, "no_rope_layers");
+	if (cJSON_IsArray(list) && cJSON_GetArraySize(list) > m->n_blocks)
+		return fail(s, "no_rope_layers is not an array of %d numbers", m->n_blocks);
+	if (!read_unrotated(s, list))
+		return false;
 	if (m->sliding_window && !json_field(s->json, "layer_types"))
 		m->sliding = m->unrotated;
 	return true;
@@ -1021,6 +1133,68 @@ static bool read_mixtral(const struct source* s) {
 	set_experts(m, 8, 2, m->ffn);
 	m->experts_normalised = true;
 	return read_expert_counts(s, "num_experts");
+}
+
+/* Blocks with positions attend in chunks. moe_layers, or every interleave_moe_layer_step-th block, have
+ * experts. */
+static bool read_llama4_blocks(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	const cJSON* list = json_field(s->json, "no_rope_layers");
+	struct block_set experts = {{0}};
+	int step = 1;
+	m->sliding_window = is_null(s, "attention_chunk_size") ? 0 : 8192;
+	m->window_in_chunks = m->sliding_window > 0;
+	if (!read_unrotated(s, cJSON_IsArray(list) && !list->child ? NULL : list) ||
+	    !read_int(s, "attention_chunk_size", 1, INT32_MAX / 2, &m->sliding_window) ||
+	    !read_types(s, "layer_types", "full_attention", "chunked_attention", &m->sliding) ||
+	    !read_listed(s, "moe_layers", &experts) ||
+	    !read_int(s, "interleave_moe_layer_step", 1, LARGEST, &step))
+		return false;
+	const bool by_rule = !json_field(s->json, "layer_types"), listed = json_field(s->json, "moe_layers");
+	for (int b = 0; b < m->n_blocks; b++) {
+		if (by_rule && m->sliding_window && !block_set_has(&m->unrotated, b))
+			block_set_put(&m->sliding, b);
+		if (listed ? !block_set_has(&experts, b) : (b + 1) % step)
+			block_set_put(&s->config->dense, b);
+	}
+	return m->sliding_window || !slides_anywhere(m) ||
+	       fail(s, "layer_types has chunked_attention, but attention_chunk_size is missing");
+}
+
+static bool read_llama4(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	const cJSON* tuning = json_field(s->json, "attn_temperature_tuning");
+	bool norms = true;
+	set_experts(m, 16, 1, m->ffn);
+	m->shared_ffn = m->ffn;
+	m->ffn = 16384;
+	m->experts_sigmoid = m->experts_weigh_input = true;
+	m->growth_context = 8192;
+	m->attention_growth = 0.1f;
+	if (!read_int(s, "intermediate_size_mlp", 1, LARGEST, &m->ffn) || !read_expert_counts(s, "num_experts") ||
+	    !read_bool(s, "use_qk_norm", &norms) || !read_int(s, "floor_scale", 1, LARGEST, &m->growth_context) ||
+	    !read_float(s, "attn_scale", 0, 1e6, &m->attention_growth) || !read_llama4_blocks(s))
+		return false;
+	s->config->plain_head_norms = norms;
+	m->growth_unrotated = true;
+	/* The first files have a number here. */
+	if (cJSON_IsFalse(tuning) || (cJSON_IsNumber(tuning) && tuning->valuedouble == 0))
+		m->attention_growth = 0;
+	return true;
+}
+
+/* The class uses two experts, whatever num_experts_per_tok is. */
+static bool read_phimoe(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	float jitter = 0.01f;
+	set_experts(m, 16, 2, m->ffn);
+	m->experts_in_turn = true;
+	if (!read_int(s, "num_local_experts", 2, MOST_EXPERTS, &m->n_experts) ||
+	    !read_float(s, "router_jitter_noise", 0, 1e6, &jitter) ||
+	    !read_bool(s, "lm_head_bias", &s->config->head_bias))
+		return false;
+	m->experts_near = 2 * jitter;
+	return true;
 }
 
 /* Every decoder_sparse_step-th block has experts, unless mlp_only_layers lists it. The arguments are the
@@ -1539,6 +1713,9 @@ static bool read_special(const struct source* s) {
 	                                                     [SPECIAL_SMOLLM3] = read_smollm3,
 	                                                     [SPECIAL_EXAONE4] = read_exaone4,
 	                                                     [SPECIAL_MIXTRAL] = read_mixtral,
+	                                                     [SPECIAL_PHIMOE] = read_phimoe,
+	                                                     [SPECIAL_LLAMA4] = read_llama4,
+	                                                     [SPECIAL_FALCON_H1] = read_falcon_h1,
 	                                                     [SPECIAL_OLMOE] = read_olmoe,
 	                                                     [SPECIAL_QWEN2_MOE] = read_qwen2_moe,
 	                                                     [SPECIAL_GLM4_MOE] = read_glm4_moe,

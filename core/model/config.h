@@ -15,11 +15,14 @@ struct config {
 	struct model_shape shape; /* rope factors point into `factors` */
 	bool tied;                /* the output head is the embedding */
 	bool qkv_bias, output_bias, mlp_bias;
+	bool head_bias;         /* the output head has one */
+	bool plain_head_norms;  /* of rotated blocks, without weights */
 	bool head_norms;        /* queries and keys have norms even if the family does not require them */
 	struct block_set dense; /* in a model with experts: the blocks that have one MLP */
 	/* With single_mixers: which of the file's layers are a block's attention or recurrence, and its MLP. */
 	int16_t mixer_layer[MAX_BLOCKS], mlp_layer[MAX_BLOCKS];
 	bool convolution_bias;          /* of Mamba-2's blocks */
+	bool no_state_norm;             /* Mamba-2's blocks have no norm */
 	bool no_choice_bias;            /* the router has none, unlike others of its family */
 	int further_blocks;             /* blocks after the others that predict later tokens; they do not run */
 	int ffn[MAX_BLOCKS];            /* width of each block's MLP when they differ; else 0 */
@@ -54,6 +57,9 @@ bool config_check(const struct config*, const char* file, struct error*);
  * an MLP, 'E' experts. An MLP joins the layer before it. Sets n_blocks, recurrent, without_mlp and dense.
  * False with the error set when an MLP follows no other layer, or there are too many. */
 bool config_pair_layers(struct config*, const char* letters, int n, const char* file, struct error* error);
+/* Makes two blocks of each of n layers: Mamba-2, and attention beside it with the MLP. False with the error
+ * set when there are too many. */
+bool config_pair_blocks(struct config*, int n, const char* file, struct error* error);
 /* Sets the family's norm and scales once its sizes are known. The file may change them afterwards. */
 void config_scales(struct config*);
 /* Takes positions from the blocks with full attention, in a model in which other blocks have a window. */

@@ -49,6 +49,8 @@
 #define QWEN_SHARED                                                                                          \
 	.shared_gate_proj = "mlp.shared_expert.gate_proj", .shared_up = "mlp.shared_expert.up_proj",             \
 	.shared_down = "mlp.shared_expert.down_proj", .shared_gate = "mlp.shared_expert_gate"
+#define FEED_FORWARDS                                                                                        \
+	.w_gate = "feed_forward.gate_proj", .w_up = "feed_forward.up_proj", .down = "feed_forward.down_proj"
 #define LFM2S                                                                                                \
 	.vocab = 65536, .heads = 32, .context = 128000, .kv_heads = 8, .epsilon = 1e-5f,                         \
 	.epsilon_field = "norm_eps", .theta = 1e6f, .tied = true, .head_norm = HEAD_NORM_EACH,                   \
@@ -113,6 +115,11 @@ static const struct family families[] = {
            .gguf_mlp_norm = "post_attention_norm", .router = "mlp.router.weight"),
     FAMILY("phi3", "phi3", .context = 4096, .original_context = 4096, .window_rule = WINDOW_ALL,
            .epsilon = 1e-5f, .rotary = 1, .fused_qkv = true, .fused_gate_up = true, NORMS_BEFORE),
+    FAMILY("phimoe", "phimoe", .special = SPECIAL_PHIMOE, .vocab = 32064, .context = 131072, .kv_heads = 8,
+           .window_rule = WINDOW_ALL, .epsilon = 1e-5f, .theta = 1e6f, BIASES, .norm = NORM_LAYER,
+           .router = "block_sparse_moe.gate.weight", .expert_gate = "block_sparse_moe.experts.%d.w1.weight",
+           .expert_up = "block_sparse_moe.experts.%d.w3.weight",
+           .expert_down = "block_sparse_moe.experts.%d.w2.weight", NORMS_BEFORE),
     FAMILY("gemma2", "gemma2", .special = SPECIAL_GEMMA2, .context = 8192, .window_period = 2, GEMMAS),
     FAMILY("gemma3_text", "gemma3", .special = SPECIAL_GEMMA3, .vocab = 262208, .heads = 8, .context = 131072,
            .window_period = 6, .period_field = "sliding_window_pattern", .theta = 1e6f, .sliding_theta = 1e4f,
@@ -201,6 +208,16 @@ static const struct family families[] = {
            .activation = ACTIVATION_GELU_TANH, .head_norm = HEAD_NORM_EACH, NORMS_AROUND,
            .router = "router.proj.weight", .stacked_gate_up = "experts.gate_up_proj",
            .stacked_down = "experts.down_proj"),
+    FAMILY("llama4_text", "llama4", .special = SPECIAL_LLAMA4, .vocab = 202048, .heads = 40, .kv_heads = 8,
+           .head_dim = 128, .context = 131072, .epsilon = 1e-5f, .theta = 5e5f, BIASES, .interleaved = true,
+           .norm_after_rope = true, .router = "feed_forward.router.weight",
+           .shared_gate_proj = "feed_forward.shared_expert.gate_proj",
+           .shared_up = "feed_forward.shared_expert.up_proj",
+           .shared_down = "feed_forward.shared_expert.down_proj", FEED_FORWARDS, NORMS_BEFORE),
+    FAMILY("falcon_h1", "falcon-h1", .special = SPECIAL_FALCON_H1, .vocab = 128000, .heads = 32,
+           .context = 8192, .kv_heads = 8, .epsilon = 1e-5f, BIASES, .mlp_bias_field = "mlp_bias",
+           .paired = true, .state_space = "mamba", FEED_FORWARDS, .attention_norm = "input_layernorm",
+           .mlp_norm = "pre_ff_layernorm", .output_norm = "final_layernorm"),
     FAMILY("nemotron_h", "nemotron_h", NEMOTRONS),
     FAMILY("nemotron_h_moe", "nemotron_h_moe", NEMOTRONS),
     FAMILY("lfm2", "lfm2", .special = SPECIAL_LFM2, LFM2S),
@@ -241,6 +258,7 @@ static const struct within {
               {"qwen3_5", "qwen3_5_text", false},
               {"qwen3_5_moe", "qwen3_5_moe_text", false},
               {"exaone4_5", "exaone4", false},
+              {"llama4", "llama4_text", false},
               {"llava", "llama", false},
               {"llava_next", "llama", false},
               {"internvl", "qwen2", false},

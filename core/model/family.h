@@ -33,6 +33,7 @@ enum special {
 	SPECIAL_EXAONE4,      /* blocks with full attention have no positions when other blocks have a window */
 	SPECIAL_MINISTRAL3,   /* scores grow with the position */
 	SPECIAL_MIXTRAL,      /* experts */
+	SPECIAL_PHIMOE,       /* experts chosen one after another; RoPE's factors by length; a bias of the head */
 	SPECIAL_QWEN3_MOE,    /* experts, in some blocks */
 	SPECIAL_GPT_OSS,      /* experts of a clamped activation */
 	SPECIAL_OLMOE,        /* experts in every block */
@@ -49,6 +50,8 @@ enum special {
 	SPECIAL_QWEN3_5,     /* recurrent blocks beside gated attention */
 	SPECIAL_QWEN3_5_MOE, /* the same with experts */
 	SPECIAL_QWEN3_NEXT,  /* the same with experts in some blocks */
+	SPECIAL_LLAMA4,      /* attention in chunks, blocks without positions, experts that weigh their inputs */
+	SPECIAL_FALCON_H1,   /* attention beside Mamba-2, multipliers */
 	SPECIAL_NEMOTRON_H,  /* layers of one sub-layer each: Mamba-2, attention, MLP or experts */
 	SPECIAL_LFM2,        /* short convolutions beside attention */
 	SPECIAL_LFM2_MOE     /* the same with experts chosen by sigmoids */
@@ -107,6 +110,7 @@ struct family {
 	const char* gguf_mlp_norm; /* GGUF's name, if it is not ffn_norm */
 	/* Names in a folder that differ from Llama's, such as self_attn.o_proj. */
 	const char *wo, *q_norm, *k_norm, *w_gate, *w_up, *output_norm;
+	bool paired;                /* a layer of its files is two blocks: Mamba-2, and attention beside it */
 	bool single_mixers;         /* a layer of its files is one sub-layer, which they call mixer */
 	const char* state_space;    /* Mamba-2's part of a block: "mamba" or "mixer" */
 	const char *gate_up, *down; /* names that differ from mlp.gate_up_proj and mlp.down_proj */

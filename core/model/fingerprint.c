@@ -42,6 +42,8 @@ static void add_rope(struct sha256* hash, const struct rope* r) {
 	                         (double)r->beta_slow,
 	                         (double)r->attention_factor};
 	add_numbers(hash, values, sizeof values / sizeof *values);
+	if (r->beyond_factor > 0)
+		add_number(hash, (double)r->beyond_factor);
 	add_factors(hash, r->short_factor, r->dim / 2);
 	add_factors(hash, r->long_factor, r->dim / 2);
 }
@@ -84,9 +86,21 @@ static void add_later_parts(struct sha256* hash, const struct model_shape* m) {
 		sha256_add(hash, &m->recurrent, sizeof m->recurrent);
 		if (r->state_space)
 			add_number(hash, 1 + r->gate_first);
+		for (int i = 0; i < SPACE_PARTS && r->input_scale[0] != 0; i++)
+			add_number(hash, (double)r->input_scale[i]);
 	}
+	if (attention_beside(m))
+		sha256_add(hash, &m->beside_recurrence, sizeof m->beside_recurrence);
+	const double scales[] = {(double)m->attention_out_scale, (double)m->recurrent_out_scale,
+	                         (double)m->mlp_out_scale, (double)m->gate_scale};
+	if (memcmp(scales, none_of_them, sizeof scales) != 0)
+		add_numbers(hash, scales, sizeof scales / sizeof *scales);
 	if (memcmp(&m->without_mlp, &none, sizeof none) != 0)
 		sha256_add(hash, &m->without_mlp, sizeof m->without_mlp);
+	if (m->experts_in_turn)
+		add_number(hash, 1 + (double)m->experts_near);
+	if (m->growth_unrotated || m->window_in_chunks || m->experts_weigh_input)
+		add_number(hash, m->growth_unrotated + 2 * m->window_in_chunks + 4 * m->experts_weigh_input);
 	if (m->experts_epsilon != 0)
 		add_number(hash, (double)m->experts_epsilon);
 	if (memcmp(&m->unrotated, &none, sizeof none) != 0)
@@ -171,7 +185,6 @@ bool model_same_vocabulary(const struct model* model, const struct model* other)
 
 void model_fingerprint(struct model* model) {
 	const struct weight_table* w = &model->weights;
-	const struct tensor absent = {0}; /* the tag of the first models' output bias */
 	struct sha256 hash;
 	sha256_start(&hash);
 	add_shape(&hash, &w->shape);
@@ -182,7 +195,7 @@ void model_fingerprint(struct model* model) {
 	if (tensor_present(&w->output_norm_bias))
 		add_tensor(&hash, &w->output_norm_bias);
 	add_tensor(&hash, &w->output);
-	add_tensor(&hash, &absent);
+	add_tensor(&hash, &w->output_bias);
 	if (w->shape.token_input > 0) {
 		add_tensor(&hash, &w->input_embedding);
 		add_tensor(&hash, &w->input_projection);

@@ -76,6 +76,7 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .embedding = at->embedding,
 	    .output_norm = output_norm_of(f, at, other),
 	    .output = at->output,
+	    .output_bias = "lm_head.bias",
 	    .block = at->block,
 	    .attention_norm = f->attention_norm,
 	    .mlp_norm = f->mlp_norm,
@@ -106,9 +107,12 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .expert_gate = f->expert_gate,
 	    .expert_up = f->expert_up,
 	    .expert_down = f->expert_down,
-	    .stacked_gate = "mlp.experts.gate_proj", /* as repack_tensors names them */
-	    .stacked_up = "mlp.experts.up_proj",
-	    .stacked_down = "mlp.experts.down_proj",
+	    /* as repack_tensors names them */
+	    .stacked_gate =
+	        f->special == SPECIAL_LLAMA4 ? "feed_forward.experts.gate_proj" : "mlp.experts.gate_proj",
+	    .stacked_up = f->special == SPECIAL_LLAMA4 ? "feed_forward.experts.up_proj" : "mlp.experts.up_proj",
+	    .stacked_down =
+	        f->special == SPECIAL_LLAMA4 ? "feed_forward.experts.down_proj" : "mlp.experts.down_proj",
 	    .sinks = "self_attn.sinks",
 	    .router_bias = "mlp.router.bias",
 	    .choice_bias = f->choice_bias,

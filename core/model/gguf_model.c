@@ -20,6 +20,7 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .embedding = embedding_name,
 	    .output_norm = is_short ? "token_embd_norm" : "output_norm",
 	    .output = output_name,
+	    .output_bias = "output.bias",
 	    .block = "blk.%d.",
 	    .attention_norm = f->attention_norm ? "attn_norm" : NULL,
 	    .mlp_norm = f->gguf_mlp_norm ? f->gguf_mlp_norm
@@ -295,6 +296,8 @@ static bool read_sizes(const struct gguf_source* s) {
 		return false;
 	m->n_blocks -= further;
 	s->config->further_blocks = further;
+	if (s->config->family->paired && !config_pair_blocks(s->config, m->n_blocks, s->gguf->file, s->error))
+		return false;
 	m->kv_heads = m->heads;
 	m->head_dim = m->dim / m->heads;
 	if (!has(s, "attention.key_length") && m->dim % m->heads)
@@ -309,8 +312,9 @@ static bool read_sizes(const struct gguf_source* s) {
 	    !read_int(s, "attention.key_length", 1, LARGEST, &m->head_dim) ||
 	    !read_int(s, "attention.value_length", 1, LARGEST, &value_length) ||
 	    !read_float(s,
-	                s->config->family->norm == NORM_LAYER ? "attention.layer_norm_epsilon"
-	                                                      : "attention.layer_norm_rms_epsilon",
+	                s->config->family->norm == NORM_LAYER && s->config->family->special != SPECIAL_PHIMOE
+	                    ? "attention.layer_norm_epsilon"
+	                    : "attention.layer_norm_rms_epsilon",
 	                0, 1, &m->norm_epsilon))
 		return false;
 	if (value_length && value_length != m->head_dim && s->config->family->special != SPECIAL_DEEPSEEK)
@@ -602,7 +606,26 @@ static bool read_state_space(const struct gguf_source* s) {
 		return fail(s, "ssm.inner_size %d is not a multiple of ssm.time_step_rank %d", width, r->value_heads);
 	r->value_dim = width / r->value_heads;
 	r->state_space = r->gate_first = true;
+	s->config->no_state_norm = !tensor_table_find_ending(&s->opened->tensors, ".ssm_norm.weight");
 	s->config->convolution_bias = tensor_table_find_ending(&s->opened->tensors, ".ssm_conv1d.bias");
+	return true;
+}
+
+/* Files say that chunks are there by leaving the window out. Models of 128 experts have no norms of queries
+ * and keys. */
+static bool read_llama4(const struct gguf_source* s) {
+	enum { CHUNK = 8192, PERIOD = 4, WITHOUT_NORMS = 128 };
+	struct model_shape* m = &s->config->shape;
+	const bool chunks = !has(s, "attention.sliding_window") || m->sliding_window > 0;
+	m->experts_weigh_input = true;
+	m->sliding_window = chunks ? CHUNK : 0;
+	m->sliding = (struct block_set){{0}};
+	m->window_in_chunks = m->growth_unrotated = chunks;
+	m->growth_context = CHUNK;
+	m->attention_growth = chunks ? 0.1f : 0;
+	s->config->plain_head_norms = m->n_experts != WITHOUT_NORMS;
+	for (int b = 0; chunks && b < m->n_blocks; b++)
+		block_set_put((b + 1) % PERIOD ? &m->sliding : &m->unrotated, b);
 	return true;
 }
 
@@ -630,6 +653,10 @@ static bool read_special(const struct gguf_source* s) {
 		return read_granite(s);
 	case SPECIAL_GRANITE4:
 		return read_granite4(s);
+	case SPECIAL_LLAMA4:
+		return read_llama4(s);
+	case SPECIAL_FALCON_H1: /* the converter has multiplied the weights */
+		return read_state_space(s);
 	case SPECIAL_NEMOTRON_H:
 		for (int b = 0; b < m->n_blocks; b++)
 			block_set_put(&m->unrotated, b);
@@ -666,6 +693,11 @@ static bool read_special(const struct gguf_source* s) {
 	case SPECIAL_QWEN3_5_MOE:
 	case SPECIAL_QWEN3_NEXT:
 		return read_recurrence(s);
+	case SPECIAL_PHIMOE: /* files leave the router's jitter out */
+		m->experts_in_turn = true;
+		m->experts_near = 0.02f;
+		s->config->head_bias = tensor_table_find(&s->opened->tensors, "output.bias") != NULL;
+		break;
 	case SPECIAL_NONE:
 	case SPECIAL_DOTS1:
 	case SPECIAL_HUNYUAN: /* the converter has stretched the base */
@@ -687,7 +719,8 @@ static bool read_router(const struct gguf_source* s) {
 	enum { SOFTMAX = 1, SIGMOID = 2 };
 	char name[96];
 	int gating = special == SPECIAL_GLM4_MOE || special == SPECIAL_MINIMAX_M2 || special == SPECIAL_DOTS1 ||
-	                     special == SPECIAL_LFM2_MOE || special == SPECIAL_NEMOTRON_H
+	                     special == SPECIAL_LFM2_MOE || special == SPECIAL_NEMOTRON_H ||
+	                     special == SPECIAL_LLAMA4
 	                 ? SIGMOID
 	                 : SOFTMAX;
 	if (!gguf_bool(s->gguf, key_of(s, "expert_weights_norm", name), &m->experts_normalised, s->error) ||
@@ -721,7 +754,8 @@ static bool read_experts(const struct gguf_source* s) {
 	const enum special special = s->config->family->special;
 	m->expert_ffn = m->ffn;
 	m->experts_normalised = special != SPECIAL_OLMOE && special != SPECIAL_QWEN2_MOE &&
-	                        special != SPECIAL_DOTS1 && special != SPECIAL_DEEPSEEK;
+	                        special != SPECIAL_DOTS1 && special != SPECIAL_DEEPSEEK &&
+	                        special != SPECIAL_LLAMA4;
 	if (!read_int(s, "expert_count", 0, MOST_EXPERTS, &m->n_experts))
 		return false;
 	if (m->n_experts == 0) {

@@ -1,8 +1,8 @@
 /* Converts weights that a folder stores in a layout of its own when it is opened. 4-bit GPTQ, AWQ and
  * compressed-tensors weights become groups of 32 (DTYPE_Q4_GROUP). FP8 (E4M3) with scales becomes
- * DTYPE_F8_GROUP, or F32 where groups do not end with its blocks. gpt-oss' experts become separate matrices,
- * in MXFP4 or in their float type. bitsandbytes' NF4 becomes floats. All of these keep every bit; only F64,
- * which becomes F32, loses some. */
+ * DTYPE_F8_GROUP, or F32 where groups do not end with its blocks. gpt-oss' and Llama 4's experts become
+ * separate matrices, in MXFP4 or in their float type. bitsandbytes' NF4 becomes floats. All of these keep
+ * every bit; only F64, which becomes F32, loses some. */
 #ifndef SWIFTLET_CORE_MODEL_REPACK_H
 #define SWIFTLET_CORE_MODEL_REPACK_H
 
@@ -26,7 +26,8 @@ struct packing {
 	enum packing_method method;
 	int group;             /* inputs that share a scale and a zero; 0: all */
 	bool zeros_less_one;   /* GPTQ's first format stores zeros less 1 */
-	bool experts_inverted; /* gpt-oss: stacks have their inputs first, rows of gate and up in turn */
+	bool experts_inverted; /* stacks have their inputs first; gpt-oss: rows of gate and up in turn… */
+	bool gates_first;      /* …Llama 4: all rows of gate, then up's */
 	struct fp8_blocks fp8;
 };
 
@@ -48,7 +49,8 @@ bool repack_tensors(struct tensor_table*, const struct packing*, struct kept*, s
 /* The parts of the above. `made` receives the new tensors. */
 bool repack_groups(const struct tensor_table*, const struct packing*, struct tensor_table* made, struct kept*,
                    struct error*);
-bool repack_experts(const struct tensor_table*, struct tensor_table* made, struct kept*, struct error*);
+bool repack_experts(const struct tensor_table*, bool gates_first, struct tensor_table* made, struct kept*,
+                    struct error*);
 /* GGUF's Q1_0 (±d, 128 to a scale) and Q2_0 (-d, 0, d, 2·d, 64 to a scale) become Q4_0, in place of the old
  * tensors. */
 bool repack_few_bits(struct tensor_table*, struct kept*, struct error*);

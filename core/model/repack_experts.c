@@ -1,7 +1,7 @@
-/* Converts gpt-oss' experts. A folder stores all experts of a block in stacks. Gate and up share one, with
- * alternating rows. Floats have the inputs first (experts, inputs, outputs). MXFP4 has the outputs first, as
- * blocks of sixteen bytes (two elements a byte, the lower first) beside their exponents. Here each projection
- * becomes a stack (experts, outputs, inputs) of its own. */
+/* Converts gpt-oss' and Llama 4's experts. A folder stores all experts of a block in stacks. Gate and up
+ * share one, with alternating rows, or (Llama 4) gate's first. Floats have the inputs first (experts, inputs,
+ * outputs). MXFP4 has the outputs first, as blocks of sixteen bytes (two elements a byte, the lower first)
+ * beside their exponents. Here each projection becomes a stack (experts, outputs, inputs) of its own. */
 #include "core/model/repack.h"
 
 #include <string.h>
@@ -43,15 +43,16 @@ static void put_floats(const struct stack* s, int64_t expert, int64_t output, ui
 		memcpy(out + (size_t)k * size, from + (size_t)(k * s->outputs) * size, size);
 }
 
-/* Makes a tensor of every step-th output from `first` on. */
+/* Makes a tensor of `count` outputs, every step-th from `first` on. */
 static bool lay_out_experts(struct tensor_table* to, const struct stack* s, int64_t first, int64_t step,
-                            size_t cut, const char* suffix, struct kept* kept, struct error* error) {
+                            int64_t count, size_t cut, const char* suffix, struct kept* kept,
+                            struct error* error) {
 	char name[256];
 	struct named_tensor made = {.file = s->data->file,
 	                            .supported = true,
 	                            .type = s->exponents ? DTYPE_MXFP4 : s->data->type,
 	                            .n_dims = s->inputs == 1 ? 2 : 3, /* biases are vectors */
-	                            .dim = {s->experts, s->outputs / step, s->inputs}};
+	                            .dim = {s->experts, count, s->inputs}};
 	const size_t row = dtype_row_bytes(made.type, s->inputs);
 	memcpy(made.type_name, "converted", sizeof "converted");
 	made.bytes = (size_t)(s->experts * made.dim[1]) * row;
@@ -60,7 +61,7 @@ static bool lay_out_experts(struct tensor_table* to, const struct stack* s, int6
 		return error_set(error, "%s: out of memory to convert tensor %.120s", made.file, s->data->name);
 	made.data = out;
 	for (int64_t e = 0; e < s->experts; e++)
-		for (int64_t n = first; n < s->outputs; n += step, out += row)
+		for (int64_t n = first, i = 0; i < count; i++, n += step, out += row)
 			if (s->exponents)
 				put_mxfp4(s, e * s->outputs + n, out);
 			else
@@ -118,7 +119,8 @@ static const struct kind {
 };
 
 static bool repack_stack(const struct tensor_table* table, struct named_tensor* t, const struct kind* k,
-                         struct tensor_table* made, struct kept* kept, struct error* error) {
+                         bool gates_first, struct tensor_table* made, struct kept* kept,
+                         struct error* error) {
 	struct stack s = {.data = t};
 	const size_t cut = strlen(k->suffix);
 	if (!(k->form == BLOCKS ? open_mxfp4(&s, table, error)
@@ -128,16 +130,19 @@ static bool repack_stack(const struct tensor_table* table, struct named_tensor* 
 	if (k->second && s.outputs % 2)
 		return refuse_tensor(t, "of an even number of rows, gate's and up's", error);
 	t->used = true;
-	return lay_out_experts(made, &s, 0, k->second ? 2 : 1, cut, k->first, kept, error) &&
-	       (!k->second || lay_out_experts(made, &s, 1, 2, cut, k->second, kept, error));
+	const int64_t count = k->second ? s.outputs / 2 : s.outputs;
+	const int64_t step = k->second && !gates_first ? 2 : 1;
+	return lay_out_experts(made, &s, 0, step, count, cut, k->first, kept, error) &&
+	       (!k->second ||
+	        lay_out_experts(made, &s, gates_first ? count : 1, step, count, cut, k->second, kept, error));
 }
 
-bool repack_experts(const struct tensor_table* table, struct tensor_table* made, struct kept* kept,
-                    struct error* error) {
+bool repack_experts(const struct tensor_table* table, bool gates_first, struct tensor_table* made,
+                    struct kept* kept, struct error* error) {
 	for (size_t i = 0; i < table->n; i++)
 		for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
 			if (repack_ends(table->item[i].name, kinds[k].suffix) &&
-			    !repack_stack(table, &table->item[i], &kinds[k], made, kept, error))
+			    !repack_stack(table, &table->item[i], &kinds[k], gates_first, made, kept, error))
 				return false;
 	return true;
 }

@@ -9,11 +9,21 @@
 #include <math.h>
 
 /* The factor of q·k at this position. */
-static float scale_at(const struct model_shape* s, int position) {
-	if (s->attention_growth == 0.0f)
+static float scale_at(const struct model_shape* s, int block, int position) {
+	if (s->attention_growth == 0.0f || (s->growth_unrotated && !block_set_has(&s->unrotated, block)))
 		return s->attention_scale;
+	position += s->growth_unrotated;
 	return s->attention_scale *
 	       (1.0f + s->attention_growth * logf(1.0f + (float)(position / s->growth_context)));
+}
+
+/* The first position that a row at this one sees. */
+static int seen_from(const struct model_shape* s, int window, int position) {
+	if (window == 0)
+		return 0;
+	return s->window_in_chunks  ? position - position % window
+	       : position >= window ? position + 1 - window
+	                            : 0;
 }
 
 struct attend_job {
@@ -40,10 +50,10 @@ static struct attention_row row_of(const struct attend_job* job, int i, int h) {
 	    .base = listed ? row->seen - row->n_ancestors : row->base,
 	    .n_ancestors = row->n_ancestors,
 	    .ancestor = row->ancestor,
-	    .from = job->window > 0 && row->position >= job->window ? row->position + 1 - job->window : 0,
+	    .from = seen_from(s, job->window, row->position),
 	    .head_dim = block_head_dim(s, job->block),
 	    .group = group,
-	    .scale = scale_at(s, row->position),
+	    .scale = scale_at(s, job->block, row->position),
 	    .softcap = s->attention_softcap,
 	    .sinks = sinks ? sinks + h * group : NULL,
 	    .mass = row->looked && job->window == 0 ? row->looked + (size_t)h * (size_t)look_pages(b) : NULL,
@@ -104,7 +114,7 @@ static void find_pages(struct cpu_backend* b, int block, int window, int n) {
 		struct slice_row* row = &b->row[i];
 		row->seen = row->position + 1;
 		if (window > 0)
-			row->seen = least(row->seen, window);
+			row->seen -= seen_from(&b->head.weights->shape, window, row->position);
 		else if (row->pages) {
 			if (i == 0 || row->cache != row[-1].cache || row->base != row[-1].base ||
 			    row->pages != row[-1].pages)

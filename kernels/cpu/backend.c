@@ -322,7 +322,8 @@ static bool check_weights(const struct weight_table* w, struct error* error) {
 	                                    {&w->join, "join", s->dim, 2 * (int64_t)s->dim, true},
 	                                    {&w->join_token_norm, "join_token_norm", 1, s->dim, !joins},
 	                                    {&w->join_state_norm, "join_state_norm", 1, s->dim, !joins},
-	                                    {&w->output, "the output head", s->vocab, s->dim, false}};
+	                                    {&w->output, "the output head", s->vocab, s->dim, false},
+	                                    {&w->output_bias, "the output head's bias", 1, s->vocab, true}};
 	if (!check_shape(w, error) || !check_all(expected, sizeof expected / sizeof *expected, "", error))
 		return false;
 	if (joins && shape_needs_tokens(s))
@@ -352,8 +353,8 @@ static bool open_vectors(struct cpu_backend* b, struct error* error) {
 	const int n_blocks = w->shape.n_blocks;
 	const size_t ones = (size_t)larger_of(w->shape.head_dim, w->shape.full_head_dim);
 	size_t count = ones + vector_floats(&w->output_norm) + vector_floats(&w->output_norm_bias) +
-	               vector_floats(&w->input_projection_norm) + vector_floats(&w->join_token_norm) +
-	               vector_floats(&w->join_state_norm);
+	               vector_floats(&w->output_bias) + vector_floats(&w->input_projection_norm) +
+	               vector_floats(&w->join_token_norm) + vector_floats(&w->join_state_norm);
 	for (int i = 0; i < n_blocks; i++)
 		for (int part = 0; part < BLOCK_PARTS; part++)
 			count += vector_floats(block_tensor(&w->block[i], part));
@@ -364,6 +365,7 @@ static bool open_vectors(struct cpu_backend* b, struct error* error) {
 	float* next = b->vectors;
 	b->output_norm = widen_vectors(&next, &w->output_norm);
 	b->output_norm_bias = widen_vectors(&next, &w->output_norm_bias);
+	b->output_bias = widen_vectors(&next, &w->output_bias);
 	b->input_projection_norm = widen_vectors(&next, &w->input_projection_norm);
 	b->join_token_norm = widen_vectors(&next, &w->join_token_norm);
 	b->join_state_norm = widen_vectors(&next, &w->join_state_norm);
@@ -500,7 +502,8 @@ static size_t lay_out(struct cpu_backend* b) {
 	}
 	b->gate = take_workspace(b, &used, rows, ffn, sizeof(float));
 	b->up = take_workspace(b, &used, rows, ffn, sizeof(float));
-	b->beside = take_workspace(b, &used, s->parallel || has_experts_beside(w) ? rows : 0, dim, sizeof(float));
+	const bool beside = s->parallel || has_experts_beside(w) || attention_beside(s);
+	b->beside = take_workspace(b, &used, beside ? rows : 0, dim, sizeof(float));
 	b->joined = take_workspace(b, &used, tensor_present(&w->join) ? rows : 0, 2 * dim, sizeof(float));
 	b->token_inputs = take_workspace(b, &used, rows, inputs, sizeof(float));
 	const size_t own =

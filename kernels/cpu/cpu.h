@@ -36,6 +36,7 @@ struct cpu_cache {
 	struct paged_cache paged;
 	struct block_place place[MAX_BLOCKS]; /* of a block that keeps none those of the one that it reads */
 	float* hidden;                        /* (MAX_ROWS, dim) of the pending rows */
+	float* beside;                /* (MAX_ROWS, dim) what attention beside a recurrence reads, or NULL */
 	float* mass;                  /* (n_blocks, look_pages) that noted rows have laid on each page, decayed */
 	int noted;                    /* such rows */
 	const unsigned char** listed; /* (paged.most_pages) the pages that a draft's attention reads in a block */
@@ -88,7 +89,7 @@ struct cpu_backend {
 	struct recurrent_work recurrent;
 
 	struct block_weights* block; /* (n_blocks) the model's: vectors as floats, matrices perhaps interleaved */
-	const float *output_norm, *output_norm_bias, *input_projection_norm;
+	const float *output_norm, *output_norm_bias, *output_bias, *input_projection_norm;
 	const float *join_token_norm, *join_state_norm; /* NULL where the table has no `join` */
 	const float* ones; /* (the largest head's size) the weight of norms that have none */
 	float* vectors;    /* what those point into */

@@ -8,19 +8,26 @@
 #include <math.h>
 #include <string.h>
 
-/* The row's best experts by chance, ties to the lowest number, returned in order of number. */
+static bool is_among(const int32_t* chosen, int n, int expert) {
+	bool found = false;
+	for (int k = 0; k < n; k++)
+		found |= chosen[k] == expert;
+	return found;
+}
+
+/* The best expert by chance but for the n chosen ones, ties to the lowest number. */
+static int best_left(const float* chance, int n_experts, const int32_t* chosen, int n) {
+	int best = -1;
+	for (int e = 0; e < n_experts; e++)
+		if (!is_among(chosen, n, e) && (best < 0 || chance[e] > chance[best]))
+			best = e;
+	return best;
+}
+
+/* The row's best experts by chance, returned in order of number. */
 static void choose_best(const float* chance, int n_experts, int used, int32_t* chosen) {
-	for (int k = 0; k < used; k++) {
-		int best = -1;
-		for (int e = 0; e < n_experts; e++) {
-			bool taken = false;
-			for (int j = 0; j < k; j++)
-				taken |= chosen[j] == e;
-			if (!taken && (best < 0 || chance[e] > chance[best]))
-				best = e;
-		}
-		chosen[k] = best;
-	}
+	for (int k = 0; k < used; k++)
+		chosen[k] = best_left(chance, n_experts, chosen, k);
 	for (int k = 1; k < used; k++)
 		for (int j = k; j > 0 && chosen[j - 1] > chosen[j]; j--) {
 			const int32_t swap = chosen[j];
@@ -75,6 +82,26 @@ static void only_groups(float* wanted, const struct model_shape* s) {
 	}
 }
 
+/* SparseMixer's experts and their weights, in order of number. */
+static void choose_in_turn(const float* score, const struct model_shape* s, int32_t* chosen, float* weight) {
+	for (int k = 0; k < s->experts_used; k++) {
+		const int best = best_left(score, s->n_experts, chosen, k);
+		float sum = 0;
+		for (int e = 0; e < s->n_experts; e++) {
+			const float apart = score[best] - score[e];
+			if (!is_among(chosen, k, e) && !(apart / fmaxf(fabsf(score[e]), score[best]) > s->experts_near))
+				sum += expf(-apart);
+		}
+		int at = k;
+		for (; at > 0 && chosen[at - 1] > best; at--) {
+			chosen[at] = chosen[at - 1];
+			weight[at] = weight[at - 1];
+		}
+		chosen[at] = best;
+		weight[at] = 1 / sum;
+	}
+}
+
 /* The rows' choices. */
 struct route_job {
 	struct cpu_backend* b;
@@ -93,12 +120,18 @@ static void route_rows(void* user, int i, int thread) {
 		chance[e] += job->bias[e];
 	for (int e = 0; s->router_scale != 0 && e < s->n_experts; e++)
 		chance[e] *= s->router_scale;
+	if (s->experts_in_turn) {
+		choose_in_turn(chance, s, chosen, weight);
+		return;
+	}
+	float* wanted = b->wanted + (size_t)i * (size_t)s->n_experts;
+	if (s->experts_weigh_input)
+		memcpy(wanted, chance, (size_t)s->n_experts * sizeof *wanted);
 	if (s->experts_sigmoid)
 		sigmoids(chance, s->n_experts);
 	else
 		softmax(chance, s->n_experts);
-	float* wanted = b->wanted + (size_t)i * (size_t)s->n_experts;
-	for (int e = 0; e < s->n_experts; e++)
+	for (int e = 0; e < s->n_experts && !s->experts_weigh_input; e++)
 		wanted[e] = job->choice_bias ? chance[e] + job->choice_bias[e] : chance[e];
 	if (s->expert_groups > 0)
 		only_groups(wanted, s);
@@ -142,8 +175,12 @@ static void run_expert(struct expert_job* job, const float* x, const struct part
 	const struct expert* e = job->expert;
 	const struct model_shape* s = &b->head.weights->shape;
 	const size_t dim = (size_t)s->dim;
-	for (int j = 0; j < count; j++)
-		memcpy(b->gathered + (size_t)j * dim, x + (size_t)part[j].row * dim, dim * sizeof *x);
+	const bool at_input = s->experts_weigh_input;
+	for (int j = 0; j < count; j++) {
+		const float* row = x + (size_t)part[j].row * dim;
+		for (size_t i = 0; i < dim; i++)
+			b->gathered[(size_t)j * dim + i] = at_input ? row[i] * part[j].weight : row[i];
+	}
 	const struct product in[] = {{.out = b->gate, .stride = (size_t)s->expert_ffn, .w = &e->w_gate},
 	                             {.out = b->up, .stride = (size_t)s->expert_ffn, .w = &e->w_up}};
 	const bool gated = tensor_present(&e->w_up);
@@ -158,8 +195,9 @@ static void run_expert(struct expert_job* job, const float* x, const struct part
 		float* y = b->y + (size_t)part[j].row * dim;
 		float* given = b->given + (size_t)j * dim;
 		add_bias(given, job->down_bias, s->dim, 1);
+		const float weight = at_input ? 1 : part[j].weight;
 		for (size_t i = 0; i < dim; i++)
-			y[i] += part[j].weight * given[i];
+			y[i] += weight * given[i];
 	}
 }
 

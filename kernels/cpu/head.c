@@ -27,6 +27,9 @@ static void head_row(void* user, int i, int thread) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const size_t vocab = (size_t)s->vocab;
 	float* logits = b->logits + (size_t)i * vocab;
+	if (b->output_bias)
+		for (size_t v = 0; v < vocab; v++)
+			logits[v] += b->output_bias[v];
 	if (s->logit_scale != 1.0f)
 		for (size_t v = 0; v < vocab; v++)
 			logits[v] *= s->logit_scale;

@@ -62,13 +62,14 @@ void add_bias(float* rows, const float* bias, int width, int n) {
 }
 
 /* Adds the sub-layer's output y to the hidden states. */
-static void add_output(struct cpu_backend* b, const float* bias, const float* post_norm, int n) {
+static void add_output(struct cpu_backend* b, const float* bias, const float* post_norm, float out_scale,
+                       int n) {
 	const int dim = b->head.weights->shape.dim;
 	add_bias(b->y, bias, dim, n);
 	if (post_norm)
 		norm_rows(b, b->y, b->y, post_norm, NULL, dim, n);
 	const size_t count = (size_t)n * (size_t)dim;
-	const float scale = b->head.weights->shape.residual_scale;
+	const float scale = b->head.weights->shape.residual_scale * (out_scale != 0 ? out_scale : 1);
 	for (size_t i = 0; scale != 1.0f && i < count; i++)
 		b->y[i] *= scale;
 	for (int i = 0; i < n; i++)
@@ -148,6 +149,11 @@ static void store_row(void* user, int i, int thread) {
 		store_keys(b, job->block, nth(b->k, i, kv_width), nth(b->v, i, kv_width), i);
 }
 
+/* True for a recurrence with attention beside it, in the block after it. */
+static bool leads_pair(const struct model_shape* s, int block) {
+	return block + 1 < s->n_blocks && block_set_has(&s->beside_recurrence, block + 1);
+}
+
 /* A sub-layer's input: the hidden states, under its norm if it has one. */
 static const float* sub_layer_input(const struct cpu_backend* b, const float* norm, const float* bias,
                                     int n) {
@@ -155,6 +161,15 @@ static const float* sub_layer_input(const struct cpu_backend* b, const float* no
 		return b->x;
 	norm_rows(b, b->normed, b->x, norm, bias, b->head.weights->shape.dim, n);
 	return b->normed;
+}
+
+/* That of attention or of a recurrence. What two blocks read is in `beside`. */
+static const float* attention_input(const struct cpu_backend* b, int block, int n) {
+	const struct model_shape* s = &b->head.weights->shape;
+	const struct block_weights* vectors = &b->block[block];
+	if (block_set_has(&s->beside_recurrence, block) || leads_pair(s, block))
+		return b->beside;
+	return sub_layer_input(b, floats(&vectors->attention_norm), floats(&vectors->attention_norm_bias), n);
 }
 
 /* The source of a sub-layer's weights. */
@@ -208,8 +223,7 @@ static void project_rows(struct cpu_backend* b, const struct sub_layer_weights* 
 	const bool keys = tensor_present(&w->wk);
 	const int wide = s->attention_gated ? 2 * q_width : q_width;
 	float* const first = s->attention_gated ? b->wide : b->q;
-	const float* x =
-	    sub_layer_input(b, floats(&vectors->attention_norm), floats(&vectors->attention_norm_bias), n);
+	const float* x = attention_input(b, block, n);
 	mark(b, PART_NORM);
 	if (s->latent) {
 		latent_project(b, block, x, n);
@@ -256,7 +270,7 @@ static void attention_sub_layer(struct cpu_backend* b, const struct sub_layer_we
 	const int width = s->heads * (s->latent ? s->value_dim : block_head_dim(s, block));
 	multiply_kind(b, from, block, COLUMN_ATTENTION_OUT, mixed, width, n, &out, 1);
 	mark(b, PART_ATTENTION_OUT);
-	add_output(b, floats(&vectors->bo), floats(&vectors->post_attention_norm), n);
+	add_output(b, floats(&vectors->bo), floats(&vectors->post_attention_norm), s->attention_out_scale, n);
 }
 
 /* Replaces attention in recurrent blocks: kernels/cpu/recurrent.h. */
@@ -268,8 +282,7 @@ static void recurrent_sub_layer(struct cpu_backend* b, const struct sub_layer_we
 	const struct block_weights* vectors = &b->block[block];
 	const struct recurrent_work* work = &b->recurrent;
 	const size_t values = (size_t)recurrence_values(r), both = 2 * (size_t)r->value_heads;
-	const float* x =
-	    sub_layer_input(b, floats(&vectors->attention_norm), floats(&vectors->attention_norm_bias), n);
+	const float* x = attention_input(b, block, n);
 	mark(b, PART_NORM);
 	const bool shorter = r->key_dim == 0; /* a short convolution */
 	const struct product in[] = {{.out = b->wide, .stride = (size_t)w->wq.rows, .w = &w->wq},
@@ -288,7 +301,7 @@ static void recurrent_sub_layer(struct cpu_backend* b, const struct sub_layer_we
 	const struct product out = {.out = b->y, .stride = (size_t)s->dim, .w = &w->wo};
 	multiply_kind(b, from, block, COLUMN_ATTENTION_OUT, work->gate, (int64_t)values, n, &out, 1);
 	mark(b, PART_ATTENTION_OUT);
-	add_output(b, floats(&vectors->bo), floats(&vectors->post_attention_norm), n);
+	add_output(b, floats(&vectors->bo), floats(&vectors->post_attention_norm), s->recurrent_out_scale, n);
 }
 
 struct gate_job {
@@ -302,6 +315,9 @@ static void gate_row(void* user, int i, int thread) {
 	const struct gate_job* job = user;
 	float *gate = nth(job->b->gate, i, job->width), *up = nth(job->b->up, i, job->width);
 	add_bias(gate, job->gate_bias, job->width, 1);
+	const float scale = job->b->head.weights->shape.gate_scale;
+	for (int j = 0; scale != 0 && j < job->width; j++)
+		gate[j] *= scale;
 	add_bias(up, job->up_bias, job->width, 1);
 	job->b->kernels->gate(gate, up, job->b->head.weights->shape.activation, job->width);
 }
@@ -383,7 +399,8 @@ static void mlp_sub_layer(struct cpu_backend* b, const struct sub_layer_weights*
 	} else {
 		run_mlp(b, from, block, x, n);
 	}
-	add_output(b, floats(&vectors->b_down), floats(&vectors->post_mlp_norm), n);
+	add_output(b, floats(&vectors->b_down), floats(&vectors->post_mlp_norm),
+	           b->head.weights->shape.mlp_out_scale, n);
 }
 
 /* Adds the input that the block takes of the rows' tokens. */
@@ -414,10 +431,11 @@ static void end_block(struct cpu_backend* b, int block, int n) {
 	mark(b, PART_JOIN);
 }
 
-/* The common input of both sub-layers, when a block's sub-layers are parallel. */
+/* The common input of both sub-layers, when a block's sub-layers are parallel, or of a recurrence and the
+ * attention beside it. */
 static void begin_block(struct cpu_backend* b, int block, int n) {
 	const struct block_weights* vectors = &b->block[block];
-	if (b->head.weights->shape.parallel)
+	if (b->head.weights->shape.parallel || leads_pair(&b->head.weights->shape, block))
 		norm_rows(b, b->beside, b->x, floats(&vectors->attention_norm), floats(&vectors->attention_norm_bias),
 		          b->head.weights->shape.dim, n);
 }
@@ -463,6 +481,9 @@ static void load_hidden(struct cpu_backend* b, const struct pass* pass, int r0, 
 			const float* from = pass->state ? pass->state + (size_t)(r0 + i) * (size_t)dim
 			                                : nth(b->row[i].cache->hidden, b->row[i].index, dim);
 			memcpy(x, from, (size_t)dim * sizeof *x);
+			if (b->row[i].cache->beside)
+				memcpy(nth(b->beside, i, dim), nth(b->row[i].cache->beside, b->row[i].index, dim),
+				       (size_t)dim * sizeof *x);
 			continue;
 		}
 		load_embedding(b, pass->token[r0 + i], x);
@@ -505,6 +526,8 @@ static void keep_hidden(struct cpu_backend* b, int at, int n) {
 	for (int i = 0; i < n; i++) {
 		struct cpu_cache* c = b->row[i].cache;
 		memcpy(nth(c->hidden, b->row[i].index, dim), nth(b->x, i, dim), (size_t)dim * sizeof(float));
+		if (c->beside)
+			memcpy(nth(c->beside, b->row[i].index, dim), nth(b->beside, i, dim), (size_t)dim * sizeof(float));
 		c->paged.row[b->row[i].index].at = at;
 	}
 }

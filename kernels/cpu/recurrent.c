@@ -35,6 +35,13 @@ size_t recurrent_width(const struct model_shape* s) {
 	return made > queries ? made : queries;
 }
 
+/* The factor of a channel's input, which its weights can take in. */
+static float channel_scale(const struct recurrence* r, int channel) {
+	return recurrence_scale(r, channel >= recurrence_query_at(r) ? SPACE_QUERIES
+	                           : channel >= recurrence_key_at(r) ? SPACE_KEYS
+	                                                             : SPACE_VALUES);
+}
+
 /* Reorders the weights from channel by channel to tap by tap, so that a vector holds many channels. */
 static void fill_block(struct recurrent_work* w, const struct recurrence* r,
                        const struct block_weights* vectors, int at) {
@@ -42,7 +49,7 @@ static void fill_block(struct recurrent_work* w, const struct recurrence* r,
 	float* to = w->convolution + (size_t)at * taps * channels;
 	for (size_t c = 0; c < channels; c++)
 		for (size_t t = 0; t < taps; t++)
-			to[t * channels + c] = floats(&vectors->convolution)[c * taps + t];
+			to[t * channels + c] = floats(&vectors->convolution)[c * taps + t] * channel_scale(r, (int)c);
 	for (int h = 0; h < r->value_heads && r->key_dim > 0; h++) {
 		const float rate = floats(&vectors->decay_rate)[h];
 		w->rate[at * r->value_heads + h] = r->log_rates ? -expf(rate) : rate;
@@ -295,10 +302,11 @@ static void compute_beta_decay(const struct recurrent_job* job, int n) {
 	const float* bias = floats(&b->block[job->block].decay_bias);
 	const float* rate = w->rate + job->place * r->value_heads;
 	const size_t both = 2 * (size_t)r->value_heads;
+	const float scale = recurrence_scale(r, SPACE_STEPS);
 	for (int i = 0; i < n; i++) {
 		float *beta = w->beta_decay + (size_t)i * both, *decay = beta + r->value_heads;
 		for (int h = 0; h < r->value_heads; h++) {
-			const float step = softplus(decay[h] + bias[h]);
+			const float step = softplus(decay[h] * scale + bias[h]);
 			beta[h] = r->state_space ? step : 1 / (1 + expf(-beta[h]));
 			decay[h] = expf(rate[h] * step);
 		}
@@ -425,6 +433,9 @@ static void end_space_row(void* user, int i, int thread) {
 	float *out = b->recurrent.out + (size_t)i * (size_t)width,
 	      *gate = b->recurrent.gate + (size_t)i * (size_t)width;
 	add_skipped(job, i, out);
+	const float scale = recurrence_scale(r, SPACE_GATE);
+	for (int j = 0; scale != 1.0f && j < width; j++)
+		gate[j] *= scale;
 	if (!r->gate_first)
 		norm_values(job, out);
 	b->kernels->gate(gate, out, ACTIVATION_SILU, width);

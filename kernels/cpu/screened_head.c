@@ -98,7 +98,7 @@ static bool can_serve(const struct cpu_backend* b) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const struct tensor* w = &b->head.weights->output;
 	return !b->group && type_serves(w->type) && w->cols % 32 == 0 && w->cols <= w->rows &&
-	       w->rows >= INTERLEAVED_ROWS && s->logit_scale == 1.0f && s->logit_softcap == 0;
+	       w->rows >= INTERLEAVED_ROWS && s->logit_scale == 1.0f && s->logit_softcap == 0 && !b->output_bias;
 }
 
 static int64_t blocks_of(const struct screened_head* c) { return (c->coarse.rows + SCANNED - 1) / SCANNED; }

@@ -223,6 +223,8 @@ static const char* lacking_in(const struct model_shape* m) {
 		return "norm of values or of turned keys";
 	if (m->full_head_dim || m->full_kv_heads || m->sharing_from || m->token_input)
 		return "heads of two sizes, keys that blocks share or inputs by token and block (Gemma 4)";
+	if (m->window_in_chunks)
+		return "attention in chunks";
 	if (m->latent || m->parallel)
 		return m->latent ? "latent attention" : "attention and MLP side by side";
 	return NULL;
@@ -233,6 +235,8 @@ static bool does_model(const struct weight_table* w, struct error* error) {
 	const char* lacking = lacking_in(m);
 	if (m->attention_gated || attention_blocks(m) < m->n_blocks)
 		lacking = "recurrent blocks or gated attention";
+	if (tensor_present(&w->output_bias))
+		lacking = "output heads with a bias";
 	if (tensor_present(&w->join))
 		lacking = "layers that predict later tokens";
 	if (!lacking && (m->residual_scale != 1.0f || m->logit_scale != 1.0f || m->attention_growth != 0.0f))

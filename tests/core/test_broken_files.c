@@ -153,6 +153,12 @@ static void refuse_config(const char* field, const char* part) {
 
 #define NEMOTRON "\"model_type\": \"nemotron_h\", \"hybrid_override_pattern\": "
 
+#define PHIMOE                                                                                               \
+	"\"model_type\": \"phimoe\", \"rope_scaling\": {\"original_max_position_embeddings\": 64, "              \
+	"\"short_factor\": [1, 1, 1, 1, 1, 1, 1, 1], \"long_factor\": [1, 1, 1, 1, 1, 1, 1, 1], "
+#define LLAMA4 "\"model_type\": \"llama4_text\", "
+#define FALCON "\"model_type\": \"falcon_h1\", \"mamba_d_ssm\": 64, \"mamba_n_heads\": 4, "
+
 static void config(void** state) {
 	(void)state;
 	static const char* const broken[][2] = {
@@ -282,6 +288,21 @@ static void config(void** state) {
 	    {NEMOTRON "\"M-*E\"", NULL},
 	    {"\"model_type\": \"nemotron_h\", \"layers_block_type\": [\"mamba\", 3]",
 	     "layers_block_type[1] is none of"},
+	    {PHIMOE "\"type\": \"longrope\"}",
+	     "rope_scaling.short_mscale or rope_scaling.long_mscale is missing"},
+	    {PHIMOE "\"type\": \"yarn\"}", "supported are default and longrope"},
+	    {PHIMOE "\"type\": \"longrope\", \"short_mscale\": 0, \"long_mscale\": 1}", "short_mscale is 0"},
+	    {"\"model_type\": \"phimoe\", \"num_local_experts\": 1", "num_local_experts is 1"},
+	    {LLAMA4 "\"no_rope_layers\": [1]", "no_rope_layers is not an array of"},
+	    {LLAMA4 "\"moe_layers\": [99]", "moe_layers lists something that is not one of"},
+	    {LLAMA4 "\"attention_chunk_size\": 0", "attention_chunk_size is 0"},
+	    {LLAMA4 "\"num_experts_per_tok\": 17", "num_experts_per_tok is 17, expected at most the 16 experts"},
+	    {FALCON "\"ssm_multipliers\": [1, 2]", "ssm_multipliers is not an array of 5 numbers other than 0"},
+	    {FALCON "\"mlp_multipliers\": [1, 0]", "mlp_multipliers is not an array of 2 numbers other than 0"},
+	    {FALCON "\"projectors_bias\": true", "projectors_bias is true"},
+	    {FALCON "\"num_hidden_layers\": 129", "129 layers of two blocks each are too many"},
+	    {FALCON "\"mamba_d_head\": 20", "mamba_n_heads 4 of 20 are not the 64 elements of mamba_d_ssm"},
+	    {FALCON "\"attention_bias\": true, \"attention_in_multiplier\": 2", "not supported together"},
 	    {MAMBA ", \"mamba_n_groups\": 3", "4 value heads are not a multiple of 3 key heads"},
 	};
 	for (size_t i = 0; i < sizeof broken / sizeof *broken; i++)

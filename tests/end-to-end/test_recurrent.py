@@ -17,10 +17,10 @@ from service import Server
 from support import FULL, SOURCE, EndToEnd, main, write_lines
 
 GOLDEN = pathlib.Path(SOURCE, "tests", "core", "golden")
-RECURRENT = ("qwen3_5", "qwen3_next", "lfm2", "granitemoehybrid-mamba", "nemotron_h")
+RECURRENT = ("qwen3_5", "qwen3_next", "lfm2", "granitemoehybrid-mamba", "nemotron_h", "falcon_h1")
 FEW = ("qwen3_5_text-plain", "qwen3_5_text-one-head-wide-taps", "qwen3_5_moe_text-fused", "qwen3_next-plain", "lfm2-plain",
        "lfm2_moe-plain", "granitemoehybrid-mamba-experts",
-       "nemotron_h-experts")
+       "nemotron_h-experts", "falcon_h1-plain")
 MASK = 2**64 - 1
 METHODS = ("swift", "ngram", "jacobi", "lookahead", "uniform", "random", "clasp", "layerskip", "adaspeed")
 
@@ -94,6 +94,8 @@ class Recurrent(EndToEnd):
                 base = ["-m", model, "-i", self.path("in"), *sampling]
                 plain = self.stream(*base, "--method", "vanilla")
                 for way, options in ways:
+                    if way == "clasp" and name.startswith("falcon_h1"):  # refused: its blocks read more than the stream
+                        continue
                     with self.subTest(model=name, way=way, sampling=sampling):
                         lines = self.stream(*base, *options)
                         self.assertEqual([line["tokens"] for line in lines], [line["tokens"] for line in plain])

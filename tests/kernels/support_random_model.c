@@ -270,6 +270,8 @@ struct random_model* random_model_make(const struct model_shape* shape, const en
 	                                          : make(m, types[n_types - 1], s->vocab, s->dim, 0, 0.4f, &r);
 	if (s->norm == NORM_LAYER)
 		m->weights.output_norm_bias = vector(m, s->dim, 0, &r);
+	if (s->norm == NORM_LAYER && (with & WITH_BIASES))
+		m->weights.output_bias = vector(m, s->vocab, 0, &r);
 	if (s->token_input > 0) {
 		const int64_t inputs = (int64_t)s->n_blocks * s->token_input;
 		m->weights.input_embedding = make(m, types[0], s->vocab, inputs, 0, 1, &r);

@@ -311,6 +311,70 @@ static void nemotron_like(void** state) {
 	try_model(&shape, types, 2, WITH_CHOICE, 23, DTYPE_F16, few_sizes, COUNT(few_sizes));
 }
 
+/* Experts chosen one after another, RoPE's factors by length, a bias of the head (Phi-MoE). */
+static void phimoe_like(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_F16, DTYPE_Q8_0};
+	const float factors[] = {1, 1.1f, 1.2f, 1.3f, 1.4f, 1.5f, 1.6f, 1.7f};
+	struct model_shape shape = random_shape(3, 64, 4, 2, 16, 96, 77);
+	shape.norm = NORM_LAYER;
+	shape.rope.scaling = ROPE_LONGROPE;
+	shape.rope.original_context = 40;
+	shape.rope.attention_factor = 1.2f;
+	shape.rope.beyond_factor = 1.4f;
+	shape.rope.short_factor = shape.rope.long_factor = factors;
+	shape.n_experts = 7;
+	shape.experts_used = 3;
+	shape.expert_ffn = 32;
+	shape.experts_in_turn = true;
+	shape.experts_near = 0.5f;
+	try_model(&shape, types, 2, WITH_BIASES, 24, DTYPE_F16, few_sizes, COUNT(few_sizes));
+}
+
+/* Attention in chunks, which grows in blocks without positions, and experts that weigh their inputs (Llama
+ * 4). */
+static void llama4_like(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_F16, DTYPE_F32};
+	struct model_shape shape = random_shape(4, 48, 4, 2, 12, 60, 77);
+	shape.rope.interleaved = shape.norm_after_rope = true;
+	shape.window_in_chunks = shape.growth_unrotated = true;
+	shape.attention_growth = 0.3f;
+	shape.growth_context = 7;
+	block_set_put(&shape.unrotated, 1);
+	block_set_put(&shape.unrotated, 3);
+	shape.n_experts = 6;
+	shape.experts_used = 2;
+	shape.expert_ffn = shape.shared_ffn = 24;
+	shape.experts_sigmoid = shape.experts_weigh_input = true;
+	try_sizes(&shape, types, 2, WITH_WINDOW | WITH_HEAD_NORMS, 25, DTYPE_F16);
+}
+
+/* Attention beside Mamba-2 in pairs of blocks, and factors of every part (Falcon-H1). */
+static void falcon_like(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_F16, DTYPE_Q8_0, DTYPE_F32};
+	struct model_shape shape = random_shape(6, 64, 4, 2, 16, 96, 77);
+	shape.recurrence = (struct recurrence){.key_heads = 2,
+	                                       .value_heads = 4,
+	                                       .key_dim = 12,
+	                                       .value_dim = 20,
+	                                       .kernel = 3,
+	                                       .log_rates = true,
+	                                       .state_space = true,
+	                                       .input_scale = {0.7f, 1.3f, 0.5f, 1.6f, 1.2f}};
+	shape.attention_out_scale = 0.8f;
+	shape.recurrent_out_scale = 0.6f;
+	shape.mlp_out_scale = 1.7f;
+	shape.gate_scale = 0.6f;
+	for (int b = 0; b < shape.n_blocks; b += 2) {
+		block_set_put(&shape.recurrent, b);
+		block_set_put(&shape.without_mlp, b);
+		block_set_put(&shape.beside_recurrence, b + 1);
+	}
+	try_sizes(&shape, types, 3, 0, 26, DTYPE_F16);
+}
+
 /* Matrices large enough to be cut in parts for the pool. */
 static void large_matrices(void** state) {
 	(void)state;
@@ -336,6 +400,7 @@ int main(void) {
 	    cmocka_unit_test(experts),          cmocka_unit_test(gpt_oss_like), cmocka_unit_test(glm_like),
 	    cmocka_unit_test(gemma4_like),      cmocka_unit_test(ungated),      cmocka_unit_test(latent_like),
 	    cmocka_unit_test(cohere_like),      cmocka_unit_test(recurrent),    cmocka_unit_test(state_space),
-	    cmocka_unit_test(nemotron_like)};
+	    cmocka_unit_test(nemotron_like),    cmocka_unit_test(phimoe_like),  cmocka_unit_test(llama4_like),
+	    cmocka_unit_test(falcon_like)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static size_t expert_bytes(const struct expert* e) {
 /* Bytes of weights that a one-row pass reads: all but the embedding, of which it reads one row, and the
  * experts that the row does not choose. */
 static double weight_bytes(const struct weight_table* w) {
-	size_t sum = tensor_bytes(&w->output) + tensor_bytes(&w->output_norm) +
+	size_t sum = tensor_bytes(&w->output) + tensor_bytes(&w->output_bias) + tensor_bytes(&w->output_norm) +
 	             tensor_bytes(&w->output_norm_bias) + dtype_row_bytes(w->embedding.type, w->embedding.cols);
 	for (const struct block_weights* b = w->block; b < w->block + w->shape.n_blocks; b++) {
 		for (int i = 0; i < BLOCK_PARTS; i++)

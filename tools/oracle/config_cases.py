@@ -18,7 +18,7 @@ FAMILIES = {
     "mixtral": {"head_dim": 8, "num_local_experts": 4}, "qwen2": {}, "qwen3": {"head_dim": 8},
     "qwen3_moe": {"head_dim": 8, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
     "gpt_oss": {"head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 20},
-    "phi3": {}, "gemma2": {"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 20},
+    "phi3": {}, "phimoe": {"num_local_experts": 6}, "gemma2": {"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 20},
     "gemma3_text": {"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 20}, "granite": {},
     "granitemoehybrid": {"num_local_experts": 0, "shared_intermediate_size": 40, "layer_types": ["attention"] * 4,
                          "mamba_n_heads": 4},
@@ -26,6 +26,9 @@ FAMILIES = {
     "nemotron_h": {"head_dim": 8, "mamba_num_heads": 4, "mamba_head_dim": 12, "ssm_state_size": 10, "n_groups": 2,
                    "n_routed_experts": 6, "moe_intermediate_size": 20, "moe_shared_expert_intermediate_size": 28,
                    "time_step_min": 1e-9},
+    "llama4_text": {"head_dim": 8, "num_local_experts": 6, "intermediate_size": 20, "intermediate_size_mlp": 40,
+                    "attention_chunk_size": 24, "floor_scale": 16},
+    "falcon_h1": {"mamba_d_ssm": 24, "mamba_n_heads": 4, "mamba_n_groups": 2, "mamba_d_state": 10},
     "smollm3": {}, "olmo2": {}, "olmo3": {"sliding_window": 20}, "exaone4": {"sliding_window": 20},
     "olmoe": {"num_experts": 6, "num_experts_per_tok": 2},
     "qwen2_moe": {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
@@ -76,7 +79,7 @@ LONG = rope("longrope", short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.0, 2.0
 # Families whose attention all turns by one flat set of parameters.
 FLAT = [f for f in FAMILIES if f not in ("gemma3_text", "olmo3", "phi3", "granitemoehybrid", "granitemoe",
                                          "granitemoeshared", "nemotron_h")]
-FLAT = [f for f in FLAT if f not in ("gemma4_text", "mistral4")]
+FLAT = [f for f in FLAT if f not in ("gemma4_text", "mistral4", "phimoe", "falcon_h1")]
 BY_KIND = ("gemma3_text", "olmo3")
 TWICE = 24  # an original context beside the one among the parameters
 
@@ -372,6 +375,41 @@ CASES.update({
     "nemotron_h-older-names": case("nemotron_h", num_hidden_layers=..., n_groups=..., mamba_n_groups=1, mamba_d_conv=2,
                                    mamba_conv_bias=False, tie_word_embeddings=True, layers_block_type=[
                                        "full_attention", "mlp", "linear_attention", "moe"]),
+})
+# transformers takes the short factors at every length; here, as in the model's own code, the long ones beyond the original
+# context. So the cases go beyond it with equal factors alone.
+SAME = rope("longrope", short_factor=LONG["long_factor"], long_factor=LONG["long_factor"])
+CASES.update({
+    "phimoe-plain": case("phimoe", lm_head_bias=True, attention_bias=True),
+    "phimoe-longrope-within": case("phimoe", rope_scaling={**LONG, "short_mscale": 1.2, "long_mscale": 1.3,
+                                                           "original_max_position_embeddings": 256},
+                                   rope_theta=3000.0, num_local_experts=2, num_key_value_heads=1),
+    "phimoe-longrope-beyond": case("phimoe", rope_scaling={**SAME, "short_mscale": 1.4, "long_mscale": 0.8,
+                                                           "original_max_position_embeddings": 120},
+                                   original_max_position_embeddings=TWICE, head_dim=8, num_experts_per_tok=5,
+                                   router_jitter_noise=0.4, lm_head_bias=True, tie_word_embeddings=True),
+    "phimoe-window": case("phimoe", sliding_window=20, router_jitter_noise=0.0, num_key_value_heads=2,
+                          num_attention_heads=2, num_local_experts=9),
+})
+FALCONS = dict(lm_head_multiplier=0.3, embedding_multiplier=2.5, mlp_multipliers=[0.6, 1.7], key_multiplier=0.4,
+               attention_out_multiplier=0.8, attention_in_multiplier=1.5, ssm_multipliers=[0.7, 1.3, 0.5, 1.6, 1.2],
+               ssm_in_multiplier=1.25, ssm_out_multiplier=0.6)
+CASES.update({
+    "llama4_text-plain": case("llama4_text"),
+    "llama4_text-listed": case("llama4_text", num_hidden_layers=5, no_rope_layers=[1, 0, 1, 1, 0], moe_layers=[1, 4],
+                               num_experts_per_tok=3, attn_scale=0.4, attention_bias=True, num_key_value_heads=1,
+                               rope_parameters={**LLAMA3, "rope_theta": 5000.0}),
+    "llama4_text-no-chunks": case("llama4_text", attention_chunk_size=None, use_qk_norm=False, no_rope_layer_interval=2,
+                                  interleave_moe_layer_step=2, attn_temperature_tuning=False, tie_word_embeddings=True),
+    "llama4_text-layer-types": case("llama4_text", layer_types=["full_attention", "chunked_attention"] * 2,
+                                    no_rope_layers=[], head_dim=16, num_experts_per_tok=6, rms_norm_eps=1e-3),
+    "falcon_h1-plain": case("falcon_h1", **FALCONS),
+    "falcon_h1-norm-first": case("falcon_h1", mamba_rms_norm=True, mamba_norm_before_gate=True, mamba_conv_bias=False,
+                                 mamba_d_conv=2, mlp_bias=True, attention_bias=True, **{
+                                     **FALCONS, "attention_in_multiplier": 1.0}),
+    "falcon_h1-gate-first": case("falcon_h1", mamba_rms_norm=True, mamba_norm_before_gate=False, mamba_d_ssm=None,
+                                 mamba_n_groups=1, mamba_n_heads=8, head_dim=16, num_key_value_heads=1,
+                                 rope_theta=1e11, tie_word_embeddings=True, num_hidden_layers=3),
 })
 for name in ("llama", "mistral", "seed_oss"):
     CASES[f"{name}-head-dim-null"] = case(name, head_dim=None)

@@ -45,7 +45,7 @@ def uniform(name, n):
 
 def spread(name, shape, family):
     """(scale, offset) of a tensor's values: large enough that every part of the arithmetic shows."""
-    fan = 1 if not shape else shape[-1] if not (family == "gpt_oss" and "experts" in name) else shape[-2] if len(shape) > 1 else 1
+    fan = 1 if not shape else shape[-1] if not (family in ("gpt_oss", "llama4_text") and ".experts." in name) else shape[-2] if len(shape) > 1 else 1
     gemma = family.startswith("gemma")
     plus_one = family in ("gemma2", "gemma3_text", "gemma3") or (
         family.startswith(("qwen3_5", "qwen3_next")) and "linear_attn" not in name)

@@ -33,7 +33,7 @@ from transformers import (ApertusConfig, ArceeConfig, AutoModelForCausalLM, Deep
                           GptOssConfig, GraniteConfig, LlamaConfig, Ministral3Config, MistralConfig, MixtralConfig, Olmo2Config,
                           Olmo3Config, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SeedOssConfig,
                           SmolLM3Config, StableLmConfig, Qwen3_5TextConfig, Qwen3_5MoeTextConfig, Qwen3NextConfig,
-                          Lfm2Config, Lfm2MoeConfig, NemotronHConfig, GraniteMoeConfig, GraniteMoeHybridConfig)
+                          Lfm2Config, Lfm2MoeConfig, NemotronHConfig, PhimoeConfig, Llama4TextConfig, FalconH1Config, GraniteMoeConfig, GraniteMoeHybridConfig)
 
 import golden
 from models import OUT, rope
@@ -45,7 +45,7 @@ LEGACY = {TYPE.Q8_0: 7, TYPE.Q4_0: 2, TYPE.Q4_1: 3, TYPE.Q5_0: 8, TYPE.Q5_1: 9, 
 CODEBOOKS = ["IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "TQ1_0", "TQ2_0", "MXFP4"]
 KQUANT = {TYPE.Q2_K: 10, TYPE.Q3_K: 12, TYPE.Q4_K: 15, TYPE.Q5_K: 17, TYPE.Q6_K: 18, TYPE.IQ4_XS: 30}
 
-NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "model.embedding_norm": "token_embd_norm", "lm_head": "output",
+NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "model.final_layernorm": "output_norm", "model.embedding_norm": "token_embd_norm", "lm_head": "output",
          "model.embed_tokens_per_layer": "per_layer_token_embd",
          "model.per_layer_model_projection": "per_layer_model_proj",
          "model.per_layer_projection_norm": "per_layer_proj_norm"}
@@ -57,6 +57,8 @@ BLOCK = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
          "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
          "self_attn.qkv_proj": "attn_qkv", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
          "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+         **{f"feed_forward.{part}_proj": f"ffn_{part}" for part in ("gate", "up", "down")}, "pre_ff_layernorm": "ffn_norm",
+         **{f"feed_forward.shared_expert.{part}_proj": f"ffn_{part}_shexp" for part in ("gate", "up", "down")},
          "mlp.gate_up_proj": "ffn_up", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
          **{f"mlp.{stem}.{part}_proj": f"ffn_{part}_shexp" for part in ("gate", "up", "down")
             for stem in ("shared_expert", "shared_experts")}}
@@ -89,8 +91,9 @@ NORMS = {"gemma2": SANDWICH, "gemma3_text": SANDWICH, "olmo2": SANDWICH, "olmo3"
          "lfm2": {**BLOCK, **LFM2}, "lfm2_moe": {**BLOCK, **LFM2},
          **{family: {**BLOCK, "post_attention_layernorm": "post_attention_norm"} for family in RECURRENT}}
 LFM2S = ("lfm2", "lfm2_moe")
-ALREADY_HALVES = (*RECURRENT, *LFM2S, "granitemoe", "granitemoehybrid", "nemotron_h")  # the file's values are the model's own
-ARCHITECTURES = {"granitemoehybrid": "granitehybrid", "lfm2_moe": "lfm2moe", "mistral": "llama", "mixtral": "llama", "ministral3": "mistral3", "gemma3_text": "gemma3",
+ALREADY_HALVES = (*RECURRENT, *LFM2S, "granitemoe", "granitemoehybrid", "nemotron_h", "phimoe", "llama4_text",
+                  "falcon_h1")  # the file's values are the model's own
+ARCHITECTURES = {"llama4_text": "llama4", "falcon_h1": "falcon-h1", "granitemoehybrid": "granitehybrid", "lfm2_moe": "lfm2moe", "mistral": "llama", "mixtral": "llama", "ministral3": "mistral3", "gemma3_text": "gemma3",
                  "olmo3": "olmo2", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss", "qwen2_moe": "qwen2moe",
                  "glm4_moe": "glm4moe", "ernie4_5_moe": "ernie4_5-moe", "minimax_m2": "minimax-m2",
                  "qwen3_5_text": "qwen35", "qwen3_5_moe_text": "qwen35moe", "qwen3_next": "qwen3next",
@@ -112,7 +115,7 @@ def gguf_name(name, family):
     if stem in NAMES:
         return f"{NAMES[stem]}.{kind}"
     _, _, block, rest = stem.split(".", 3)
-    if rest in ("mlp.gate", "mlp.router", "block_sparse_moe.gate", "block_sparse_moe.router", "feed_forward.gate"):
+    if rest in ("mlp.gate", "mlp.router", "block_sparse_moe.gate", "block_sparse_moe.router", "feed_forward.gate", "feed_forward.router"):
         return f"blk.{block}.ffn_gate_inp.{kind}"
     return f"blk.{block}.{NORMS.get(family, BLOCK)[rest]}.{kind}"
 
@@ -196,6 +199,32 @@ def write_nemotron(writer, config):
         writer.add_expert_group_used_count(config.topk_group)
 
 
+def falcon_parts(name, array, config):
+    """A tensor of Falcon-H1 as llama.cpp's converter has it, with the multipliers that belong to it."""
+    inner, state, attention = config.mamba_d_ssm, config.mamba_n_groups * config.mamba_d_state, config.attention_in_multiplier
+    factors = {"embed_tokens": config.embedding_multiplier, "lm_head": config.lm_head_multiplier, "q_proj": attention,
+               "k_proj": attention * config.key_multiplier, "v_proj": attention, "o_proj": config.attention_out_multiplier,
+               "gate_proj": config.mlp_multipliers[0], "down_proj": config.mlp_multipliers[1],
+               "out_proj": config.ssm_out_multiplier, "in_proj": config.ssm_in_multiplier}
+    stem = name.split(".")[-2]
+    array = array * numpy.float32(factors.get(stem, 1.0))
+    if stem == "in_proj":
+        array = array * numpy.repeat(numpy.array(config.ssm_multipliers, "<f4"),
+                                     [inner, inner, state, state, config.mamba_n_heads])[:, None]
+    if stem == "pre_ff_layernorm":  # without an ending
+        return [(f"blk.{name.split('.')[2]}.ffn_norm", array)]
+    if ".mamba." not in name:
+        return [(gguf_name(name, config.model_type), array)]
+    block, part = name.split(".")[2], name.split(".mamba.")[1]
+    if part in ("A_log", "D"):
+        return [(f"blk.{block}.ssm_{part[0].lower()}", (-numpy.exp(array) if part == "A_log" else array).reshape(-1, 1))]
+    names = {"in_proj.weight": "ssm_in.weight", "out_proj.weight": "ssm_out.weight", "conv1d.weight": "ssm_conv1d.weight",
+             "conv1d.bias": "ssm_conv1d.bias", "dt_bias": "ssm_dt.bias", "norm.weight": "ssm_norm.weight"}
+    if part in ("conv1d.weight", "norm.weight"):
+        array = array.reshape(array.shape[0] if part == "conv1d.weight" else config.mamba_n_groups, -1)
+    return [(f"blk.{block}.{names[part]}", array)]
+
+
 def heads_of(name, config):
     """How many heads' rows a tensor has that converters permute, or 0."""
     if config.model_type not in PERMUTED:
@@ -271,6 +300,12 @@ def tensors_of(model, config):
             both = array.reshape(heads, nope + config.v_head_dim, config.kv_lora_rank)
             out[f"blk.{block}.attn_k_b.weight"] = numpy.ascontiguousarray(both[:, :nope].swapaxes(1, 2))
             out[f"blk.{block}.attn_v_b.weight"] = numpy.ascontiguousarray(both[:, nope:])
+            continue
+        if config.model_type == "falcon_h1":
+            out.update(falcon_parts(name, array, config))
+            continue
+        if config.model_type == "llama4_text" and ".experts." in name:  # inputs come first
+            out.update(split_experts(name, numpy.ascontiguousarray(array.swapaxes(1, 2)), False))
             continue
         if "act_fn" in name or name.endswith("rotary_emb.inv_freq"):  # metadata has them
             continue
@@ -381,6 +416,10 @@ def write_metadata(writer, config):
         write_gemma4(writer, config)
     elif config.model_type == "nemotron_h":
         write_nemotron(writer, config)
+    elif config.model_type == "llama4_text":
+        writer.add_feed_forward_length(config.intermediate_size_mlp)
+        writer.add_expert_feed_forward_length(config.intermediate_size)
+        writer.add_interleave_moe_layer_step(config.interleave_moe_layer_step)
     elif config.model_type in LFM2S:
         writer.add_feed_forward_length(config.intermediate_size)  # it is not adjusted
         writer.add_shortconv_l_cache(config.conv_L_cache)
@@ -431,6 +470,12 @@ def write_metadata(writer, config):
     if config.model_type == "gemma2":
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if config.model_type == "falcon_h1":
+        writer.add_ssm_conv_kernel(config.mamba_d_conv)
+        writer.add_ssm_state_size(config.mamba_d_state)
+        writer.add_ssm_group_count(config.mamba_n_groups)
+        writer.add_ssm_time_step_rank(config.mamba_n_heads)
+        writer.add_ssm_inner_size(config.mamba_d_ssm)
     if config.model_type == "granitemoehybrid":
         writer.add_ssm_conv_kernel(config.mamba_d_conv)
         writer.add_ssm_state_size(config.mamba_d_state)
@@ -448,7 +493,7 @@ def write_metadata(writer, config):
         writer.add_residual_scale(config.residual_multiplier)
         writer.add_attention_scale(config.attention_multiplier)
         writer.add_logit_scale(config.logits_scaling)
-    if config.model_type in ("mixtral", "qwen3_moe", "gpt_oss"):
+    if config.model_type in ("mixtral", "qwen3_moe", "gpt_oss", "phimoe", "llama4_text"):
         writer.add_expert_count(config.num_local_experts)
         writer.add_expert_used_count(config.num_experts_per_tok)
     if config.model_type == "gpt_oss":
@@ -732,6 +777,9 @@ LATENT = dict(num_key_value_heads=4, kv_lora_rank=16, q_lora_rank=12, qk_nope_he
 LATER = dict(BASE, hidden_size=16, intermediate_size=32, num_hidden_layers=4, tie_word_embeddings=False)
 MROPE = {**rope("default"), "partial_rotary_factor": 0.25, "mrope_section": [1, 1, 0]}
 GRANITE = dict(embedding_multiplier=3.0, residual_multiplier=0.6, attention_multiplier=0.3, logits_scaling=0.7)
+FALCON = dict(head_dim=8, mamba_d_ssm=32, mamba_n_heads=4, mamba_d_state=16, lm_head_multiplier=0.7, embedding_multiplier=2.5,
+              mlp_multipliers=[0.6, 1.7], key_multiplier=0.4, attention_out_multiplier=0.8, attention_in_multiplier=1.5,
+              ssm_multipliers=[0.7, 1.3, 0.5, 1.6, 1.2], ssm_in_multiplier=1.25, ssm_out_multiplier=0.6)
 MAMBA = {**GRANITE, "layer_types": ["linear_attention", "full_attention", "linear_attention", "linear_attention"],
          "mamba_n_heads": 4, "mamba_n_groups": 2, "mamba_d_state": 16}
 LATER_FAMILIES = {
@@ -794,6 +842,14 @@ LATER_FAMILIES = {
         "n_routed_experts": 6, "moe_intermediate_size": 32, "moe_shared_expert_intermediate_size": 32,
         "time_step_min": 1e-9, "num_hidden_layers": None, "layers_block_type": [
             "linear_attention", "moe", "full_attention", "moe", "linear_attention", "linear_attention", "moe"]}),
+    "phimoe": (PhimoeConfig, {"num_local_experts": 5, "attention_bias": True, "lm_head_bias": True,
+                              "rope_parameters": {**rope("longrope", original_max_position_embeddings=256),
+                                                  "short_factor": [1.0, 1.5], "long_factor": [1.0, 1.5],
+                                                  "short_mscale": 1.0, "long_mscale": 1.0}}),
+    "llama4_text": (Llama4TextConfig, {"head_dim": 8, "num_local_experts": 5, "num_experts_per_tok": 2,
+                                       "intermediate_size": 16, "intermediate_size_mlp": 32,
+                                       "interleave_moe_layer_step": 2}),
+    "falcon_h1": (FalconH1Config, {**FALCON, "mamba_n_groups": 1}),
     "granitemoe": (GraniteMoeConfig, {**GRANITE, "num_local_experts": 5, "intermediate_size": 32}),
     "granitemoehybrid": (GraniteMoeHybridConfig, {**MAMBA, "shared_intermediate_size": 32, "num_local_experts": 5,
                                                   "intermediate_size": 32}),
@@ -817,9 +873,11 @@ def configs():
         out[f"gguf-{family}-legacy"] = (make(**{**BASE, **small}), LEGACY, 0.03, 0)
         out[f"gguf-{family}-k"] = (make(**{**WIDE, **wide}), KQUANT, 0.02 if family == "gemma2" else 0.03, 0)
     for family, (make, changes) in LATER_FAMILIES.items():
-        kinds = [TYPE.F16] if family in ALREADY_HALVES else FLOATS
-        short = family.replace("_text", "") if family == "gemma4_text" else family
+        kinds = [TYPE.F32] if family == "falcon_h1" else [TYPE.F16] if family in ALREADY_HALVES else FLOATS
+        short = family.replace("_text", "") if family in ("gemma4_text", "llama4_text") else family
         out[f"gguf-{short.replace('_', '-')}-floats"] = (make(**{**LATER, **changes}), kinds, 0.004, 0)
+    out["gguf-falcon-h1-norm"] = (FalconH1Config(**{**LATER, **FALCON, "mamba_n_groups": 2, "mamba_rms_norm": True,
+                                                    "mamba_norm_before_gate": False}), [TYPE.F32], 0.004, 0)
     out["gguf-granitemoehybrid-dense"] = (GraniteMoeHybridConfig(**{
         **LATER, **MAMBA, "num_local_experts": 0, "intermediate_size": 32, "shared_intermediate_size": 32,
         "mamba_n_groups": 1}), [TYPE.F16], 0.004, 0)
@@ -863,12 +921,18 @@ def configs():
     return out
 
 
+def is_judged_alone(config):
+    """llama.cpp computes another model than transformers of Phi-MoE's files: RMS norms for layer norms, and weights of the
+    two experts that are scaled to a sum of 1."""
+    return config.model_type == "phimoe"
+
+
 def settle(judge, path, margin, seed, n):
     """A prompt that both judges continue alike: (prompt, tokens, transformers' logits, how far llama.cpp's
     are from them as a share of the largest)."""
     for attempt, prompt in enumerate(prompts_of(judge, 24, margin, n, seed)):
         tokens, rows, _ = golden.greedy(judge, prompt, n)
-        if not llama_cpp and not xllamacpp:
+        if is_judged_alone(judge.config) or not llama_cpp and not xllamacpp:
             return prompt, tokens, rows, 0
         theirs, other = (by_llama_cpp if llama_cpp else by_newer_llama_cpp)(path, prompt, n)
         if theirs == tokens:
@@ -890,9 +954,9 @@ def make(name, config, kinds, margin, split):
         golden.randomise(model, seed, golden.adds_one(config) or config.model_type in RECURRENT)
         write_metadata.model = model
         config.allow_global_per_layer_attribute_access = True  # Gemma 4's head_dim is the sliding blocks'
-        if config.model_type in ALREADY_HALVES:
-            model = model.half().float()
         with torch.no_grad():
+            for p in model.parameters() if config.model_type in ALREADY_HALVES else ():
+                p.copy_(p.half().float())  # RoPE's frequencies, which are buffers, stay as they are
             for i, (_, buffer) in enumerate(b for b in model.named_buffers() if "e_score" in b[0] or "expert_bias" in b[0]):
                 buffer.copy_(torch.randn(buffer.shape, generator=torch.Generator().manual_seed(i)) * 0.2)
         arrays = tensors_of(model, config)

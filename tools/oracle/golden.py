@@ -138,7 +138,7 @@ def new_cache(model):
     recurrent blocks it has to know which those are."""
     from transformers import DynamicCache
     config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
-    recurrent = {"linear_attention", "conv"} & set(getattr(config, "layer_types", None) or [])
+    recurrent = {"linear_attention", "conv", "hybrid"} & set(getattr(config, "layer_types", None) or [])
     return DynamicCache(config=config) if recurrent else DynamicCache()
 
 

@@ -48,13 +48,15 @@ static void describe_attention(const struct model_shape* s, cJSON* out) {
 	add_number(a, "query_heads", s->heads);
 	add_number(a, "key_value_heads", s->kv_heads);
 	add_number(a, "head_size", s->head_dim);
-	add_positive(a, "sliding_window", s->sliding_window);
+	add_positive(a, s->window_in_chunks ? "chunk" : "sliding_window", s->sliding_window);
 	add_positive(a, "head_size_without_window", s->full_head_dim);
 	add_positive(a, "key_value_heads_without_window", s->full_head_dim > 0 ? s->full_kv_heads : 0);
 	add_positive(a, "blocks_that_share_earlier_keys",
 	             s->sharing_from > 0 ? s->n_blocks - s->sharing_from : 0);
 	if (s->attention_gated)
 		cJSON_AddTrueToObject(a, "gated_heads");
+	if (attention_beside(s))
+		cJSON_AddTrueToObject(a, "beside_the_recurrence_of_the_block_before");
 }
 
 static void describe_experts(const struct model_shape* s, cJSON* out) {
@@ -255,6 +257,7 @@ static bool check_weights(struct check* c, const struct weight_table* w) {
 	            check_tensor(c, &w->output_norm, "output norm", -1) &&
 	            check_tensor(c, &w->output_norm_bias, "output norm bias", -1) &&
 	            check_tensor(c, &w->output, "output head", -1) &&
+	            check_tensor(c, &w->output_bias, "bias of the output head", -1) &&
 	            check_tensor(c, &w->input_embedding, "embedding of the blocks' inputs", -1) &&
 	            check_tensor(c, &w->input_projection, "projection of the blocks' inputs", -1) &&
 	            check_tensor(c, &w->input_projection_norm, "norm of the blocks' inputs", -1);
