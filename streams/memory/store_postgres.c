@@ -402,9 +402,9 @@ static const char* find_option(const PQconninfoOption* o, const char* name) {
 
 /* The address's value, else the environment's, which libpq reads too. */
 static const char* find_either(const PQconninfoOption* o, const char* name, const char* variable) {
-	const char* const said = find_option(o, name);
+	const char* const given = find_option(o, name);
 	const char* const around = getenv(variable);
-	return *said || !around ? said : around;
+	return *given || !around ? given : around;
 }
 
 /* Requires TLS for a database on another machine: libpq would fall back to plain text if the server has no
