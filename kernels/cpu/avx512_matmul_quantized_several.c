@@ -184,10 +184,51 @@ INLINED void take_packed(enum dtype type, struct packed* p, int step, const stru
 		move_down(p->high, 2);
 }
 
-/* whole (n) += scales times products of 32 columns of a step */
+/* A block's products with each row times their groups' scales. Of Q4_K they are added up in floats, low and
+ * high nibbles apart: a conversion and a product with a sum are less work than an integer product and a sum.
+ * They are exact. A group's products are below 32·15·128 in size and its scale is below 64, so sums of four
+ * groups stay below 2^24, where floats have all integers. High nibbles stay where they are, sixteen times as
+ * large, and their scales are a sixteenth. */
+struct block_sums {
+	ints whole[SEVERAL];
+	floats half[2][SEVERAL], factor[8];
+};
+
+INLINED bool sums_in_floats(enum dtype type) { return type == DTYPE_Q4_K; }
+
+INLINED void start_sums(enum dtype type, int n, struct block_sums* sums, const struct header* header) {
+	UNROLLED for (int i = 0; i < n; i++) {
+		sums->whole[i] = ints_set(0);
+		sums->half[0][i] = sums->half[1][i] = floats_zero();
+	}
+	if (sums_in_floats(type))
+		UNROLLED for (int g = 0; g < 8; g++) sums->factor[g] =
+		    floats_mul(floats_from_ints(header->scale[g]), _mm512_set1_ps(g % 2 ? 1.0f / 16 : 1));
+}
+
+/* A block's whole sum with row i */
+INLINED floats sum_of_block(enum dtype type, const struct block_sums* sums, int i) {
+	return sums_in_floats(type) ? floats_add(sums->half[0][i], sums->half[1][i])
+	                            : floats_from_ints(sums->whole[i]);
+}
+
+/* Adds the products of 32 columns of nibbles, of one group */
+INLINED void nibble_share(int n, int share, const struct packed* p, floats factor,
+                          const struct columns_of_rows* q, struct block_sums* sums) {
+	ints one[SEVERAL];
+	UNROLLED for (int i = 0; i < n; i++) one[i] = ints_set(0);
+	UNROLLED for (int c = 0; c < 8; c++) {
+		const ints four = ints_and(p->low[c], ints_bytes(share ? 0xf0 : 15));
+		UNROLLED for (int i = 0; i < n; i++) one[i] = dot_four(one[i], four, row_at(q, i) + c * 4);
+	}
+	UNROLLED for (int i = 0; i < n; i++) sums->half[share][i] =
+	    floats_fma(floats_from_ints(one[i]), factor, sums->half[share][i]);
+}
+
+/* Adds the products of 32 columns of a step, whose groups have these scales */
 INLINED void super_share(enum dtype type, int n, int share, const struct packed* p, const ints scale[],
                          const struct columns_of_rows* q, const uint8_t* starts, size_t stride,
-                         ints whole[]) {
+                         struct block_sums* sums) {
 	const int group = group_of(type), groups = 32 / group;
 	UNROLLED for (int g = 0; g < groups; g++) {
 		ints one[SEVERAL];
@@ -197,20 +238,20 @@ INLINED void super_share(enum dtype type, int n, int share, const struct packed*
 			const ints four = taken(type, p, share, c);
 			UNROLLED for (int i = 0; i < n; i++) one[i] = dot_four(one[i], four, row_at(q, i) + c * 4);
 		}
-		UNROLLED for (int i = 0; i < n; i++) whole[i] =
-		    _mm512_add_epi32(whole[i], _mm512_mullo_epi32(one[i], scale[g]));
+		UNROLLED for (int i = 0; i < n; i++) sums->whole[i] =
+		    _mm512_add_epi32(sums->whole[i], _mm512_mullo_epi32(one[i], scale[g]));
 	}
 }
 
 /* Block b's whole sums meet its scales and minima. */
 INLINED void super_end(enum dtype type, int n, int64_t b, const struct several* job, const struct header* h,
-                       const ints whole[]) {
+                       const struct block_sums* sums) {
 	const size_t stride = job->layout->bytes;
 	const int pairs = 128 / group_of(type);
 	const uint8_t *d = job->x + job->layout->d + b * 4, *behind = job->x + job->layout->sums + b * pairs * 4;
 	float* to = job->sum + b % SUPER_SLOTS * SEVERAL * LANES;
 	UNROLLED for (int i = 0; i < n; i++, to += LANES) {
-		floats product = _mm512_mul_ps(h->d, floats_from_ints(whole[i]));
+		floats product = _mm512_mul_ps(h->d, sum_of_block(type, sums, i));
 		if (!group_offset(type)) {
 			ints less = ints_set(0);
 			UNROLLED for (int p = 0; p < pairs; p++) less =
@@ -222,9 +263,13 @@ INLINED void super_end(enum dtype type, int n, int64_t b, const struct several* 
 	}
 }
 
+/* The first of the 32 columns of a share of a step */
+INLINED int first_column(enum dtype type, int step, int share) {
+	return type == DTYPE_Q6_K ? step / 2 * 128 + step % 2 * 32 + share * 64 : step * 64 + share * 32;
+}
+
 INLINED void super_tile(enum dtype type, int n, bool interleaved, struct several* job) {
 	const size_t bytes = dtype_bytes_of(type), stride = job->layout->bytes;
-	const int group = group_of(type);
 	struct rows w = {.at = job->w.at, .stride = job->w.stride, .interleaved = interleaved};
 	const size_t apart = interleaved ? LANES * bytes : bytes;
 	for (int64_t b = 0; b < job->cols / 256; b++, w.at += apart) {
@@ -232,9 +277,9 @@ INLINED void super_tile(enum dtype type, int n, bool interleaved, struct several
 		header.kept_scale = NULL;
 		header.kept_min = NULL;
 		struct packed packed = {0};
-		ints whole[SEVERAL];
+		struct block_sums sums;
 		take_header(type, &header, &w);
-		UNROLLED for (int i = 0; i < n; i++) whole[i] = ints_set(0);
+		start_sums(type, n, &sums, &header);
 		for (int step = 0; step < 4; step++) {
 			if (w.interleaved)
 				fetch_stream(&w, bytes, (size_t)step, 4);
@@ -242,15 +287,16 @@ INLINED void super_tile(enum dtype type, int n, bool interleaved, struct several
 				fetch_fourth(&w, (size_t)step, bytes);
 			take_packed(type, &packed, step, &w);
 			UNROLLED for (int share = 0; share < 2; share++) {
-				const int column =
-				    type == DTYPE_Q6_K ? step / 2 * 128 + step % 2 * 32 + share * 64 : step * 64 + share * 32;
+				const int column = first_column(type, step, share), group = column / group_of(type);
 				const struct columns_of_rows q = rows_from(job->x + b * 256 + column, stride);
 				const uint8_t* starts = job->x + job->layout->starts + (b * 256 + column) / 16 * 4;
-				super_share(type, n, share, &packed, header.scale + column / group, &q, starts, stride,
-				            whole);
+				if (sums_in_floats(type))
+					nibble_share(n, share, &packed, sums.factor[group], &q, &sums);
+				else
+					super_share(type, n, share, &packed, header.scale + group, &q, starts, stride, &sums);
 			}
 		}
-		super_end(type, n, b, job, &header, whole);
+		super_end(type, n, b, job, &header, &sums);
 	}
 }
 
