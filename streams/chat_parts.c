@@ -159,11 +159,37 @@ static void write_function_call(struct part_writer* w, const struct json_item* c
 	text_put(w->to, "}]");
 }
 
+static bool is_thought(const struct json_item* item) {
+	return item->value[0] == '"' && (json_named(item, "reasoning_content") || json_named(item, "reasoning") ||
+	                                 json_named(item, "thinking"));
+}
+
+/* What was thought, under the names by which templates read it. gpt-oss's "thinking" refuses it beside
+ * content of a message with calls. */
+static void write_thought(struct part_writer* w, const char* message, size_t size,
+                          const struct json_item* thought) {
+	size_t content_size = 0, calls_size = 0;
+	const char *content = json_member(message, size, "content", &content_size),
+	           *calls = json_member(message, size, "tool_calls", &calls_size);
+	const bool said =
+	    content && content[0] == '"' ? content_size > strlen("\"\"") : content && content[0] == '[';
+	text_put(w->to, ", \"reasoning_content\": ");
+	text_add(w->to, thought->value, thought->value_size);
+	if (said && calls && calls[0] == '[')
+		return;
+	text_put(w->to, ", \"thinking\": ");
+	text_add(w->to, thought->value, thought->value_size);
+}
+
 /* Copies the other members of a message. A null that a client sends back with an earlier answer (as the
  * openai package does) counts as absent. */
 static bool write_others(struct part_writer* w, const char* message, size_t size) {
-	struct json_item item = {0};
+	struct json_item item = {0}, thought = {0};
 	while (json_next(message, size, &item)) {
+		if (is_thought(&item)) {
+			thought = thought.value ? thought : item;
+			continue;
+		}
 		if (json_named(&item, "role") || json_named(&item, "content") || item.value[0] == 'n' ||
 		    json_named(&item, "refusal"))
 			continue;
@@ -176,12 +202,11 @@ static bool write_others(struct part_writer* w, const char* message, size_t size
 				return false;
 			continue;
 		}
-		if (json_named(&item, "reasoning") && item.value[0] == '"') /* another name of it */
-			text_put(w->to, ", \"reasoning_content\": ");
-		else
-			write_name(w, ", ", &item);
+		write_name(w, ", ", &item);
 		text_add(w->to, item.value, item.value_size);
 	}
+	if (thought.value)
+		write_thought(w, message, size, &thought);
 	text_put(w->to, "}");
 	return true;
 }
@@ -340,10 +365,10 @@ bool chat_parts_list_tools(const struct chat_parts* p, const struct model* model
 }
 
 static bool encode_messages(const struct chat_parts* p, const struct model* model, const char* messages,
-                            struct token_list* out, struct error* error) {
+                            const char* tools, struct token_list* out, struct error* error) {
 	const char* const template_text = model_chat_template(model, p->tools != NULL);
 	struct chat_request request = {.messages = chat_json(messages),
-	                               .tools = chat_json(p->tools),
+	                               .tools = chat_json(tools),
 	                               .documents = chat_json(p->documents),
 	                               .variables = chat_json(p->variables),
 	                               .no_generation_prompt = p->no_generation_prompt,
@@ -359,6 +384,11 @@ static bool encode_messages(const struct chat_parts* p, const struct model* mode
 bool chat_parts_encode(const struct chat_parts* p, const struct model* model, struct token_list* out,
                        struct error* error) {
 	struct error second;
-	return encode_messages(p, model, p->messages, out, error) ||
-	       (p->messages_as_written && encode_messages(p, model, p->messages_as_written, out, &second));
+	if (encode_messages(p, model, p->messages, p->tools, out, error) ||
+	    (p->messages_as_written && encode_messages(p, model, p->messages_as_written, p->tools, out, &second)))
+		return true;
+	char* const filled = p->tools ? chat_tools_filled(p->tools) : NULL;
+	const bool good = filled && encode_messages(p, model, p->messages, filled, out, &second);
+	free(filled);
+	return good;
 }

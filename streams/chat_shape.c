@@ -48,6 +48,36 @@ bool chat_template_lacks_tools(const char* template_text, const struct tokenizer
 	return leaves_out(template_text, t, user, tool);
 }
 
+/* Adds a member where there is none. */
+static bool fill_in(cJSON* object, const char* name, const char* json, bool* filled) {
+	if (!cJSON_IsObject(object) || json_field(object, name))
+		return true;
+	*filled = true;
+	cJSON* const value = cJSON_Parse(json);
+	return value && cJSON_AddItemToObject(object, name, value);
+}
+
+char* chat_tools_filled(const char* tools) {
+	cJSON* const list = cJSON_Parse(tools);
+	bool good = list != NULL, filled = false;
+	for (cJSON* one = list ? list->child : NULL; one && good; one = one->next) {
+		cJSON* const inner = cJSON_GetObjectItemCaseSensitive(one, "function");
+		cJSON* const function = inner ? inner : one;
+		good = fill_in(function, "description", "\"\"", &filled) &&
+		       fill_in(function, "parameters", "{\"type\": \"object\", \"properties\": {}}", &filled);
+		cJSON* const parameters = cJSON_GetObjectItemCaseSensitive(function, "parameters");
+		good = good && fill_in(parameters, "properties", "{}", &filled);
+		cJSON* const properties = cJSON_GetObjectItemCaseSensitive(parameters, "properties");
+		for (cJSON* of = properties ? properties->child : NULL; of && good; of = of->next)
+			good = fill_in(of, "description", "\"\"", &filled);
+	}
+	char* const text = good && filled ? json_print(list) : NULL;
+	char* const copy = text ? strdup(text) : NULL;
+	cJSON_free(text);
+	cJSON_Delete(list);
+	return copy;
+}
+
 /* ---- messages ------------------------------------------------------------------------------------ */
 
 static const char* text_of(const cJSON* object, const char* name) {

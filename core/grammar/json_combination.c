@@ -1,4 +1,4 @@
-/* References, and schemas of which several, any or one have to hold. */
+/* Emits references, allOf, anyOf and oneOf. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,10 +130,10 @@ static bool values_differ(struct compiler* c, const cJSON* a, const cJSON* b) {
 	return schema_value_after(a, NULL) && schema_value_after(b, NULL);
 }
 
-/* Whether both say which strings are valid, by patterns and values, and have none in common. */
+/* Whether both constrain strings by patterns and values, and have no string in common. */
 static bool strings_differ(struct compiler* c, const cJSON* a, const cJSON* b) {
 	if (!json_field(a, "pattern") && !json_field(b, "pattern"))
-		return false; /* values alone are compared without */
+		return false; /* lists of values have been compared before */
 	const struct error before = *c->error;
 	c->looks += MAX_SCHEMA_DEPTH;
 	struct language *x = schema_names(c, a, 0), *y = schema_names(c, b, 0);
@@ -261,7 +261,7 @@ int32_t schema_emit_combination(struct compiler* c, const cJSON* schema, const c
 		return schema_refuse_keyword(c, keyword, "is not an array of 1 to 256 schemas");
 	cJSON_ArrayForEach (one, alternatives) {
 		raw[n] = one;
-		/* what cannot hold beside the rest is not joined: of many conditions few ways are left */
+		/* alternatives that cannot hold beside the rest are not joined, so few of many conditions are left */
 		list[n] = !rest ? one : disjoint(c, one, rest, 0) ? &nothing : schema_joined(c, one, rest);
 		if (c->failed)
 			return NOWHERE;
@@ -272,7 +272,7 @@ int32_t schema_emit_combination(struct compiler* c, const cJSON* schema, const c
 		if (of && !c->failed)
 			all = emit_split(c->grammar, schema_emit(c, of, next), all);
 	}
-	/* where all was said, nothing is valid here: a member that need not come does not */
+	/* if no way to fail was lost, nothing is valid here, and an optional member is left out */
 	if (all == NOWHERE && exactly_one && n > 1 && !c->failed && c->lost)
 		return schema_refuse(c, "\"oneOf\": no value is valid under exactly one of its schemas");
 	return all;

@@ -73,7 +73,7 @@ static bool translate_messages(struct translation* t, const struct translator* h
 static void put_tool(struct text* to, const cJSON* tool, const char* parameters) {
 	const char* const members[][2] = {
 	    {"name", "name"}, {"description", "description"}, {parameters, "parameters"}, {"strict", "strict"}};
-	text_json(to, "{'function': {");
+	text_json(to, "{'type': 'function', 'function': {");
 	for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
 		const cJSON* value = json_field(tool, members[i][0]);
 		if (!value)
@@ -81,7 +81,7 @@ static void put_tool(struct text* to, const cJSON* tool, const char* parameters)
 		text_json(to, i ? ", '%s': " : "'%s': ", members[i][1]);
 		api_put(to, value);
 	}
-	text_json(to, "}, 'type': 'function'}");
+	text_put(to, "}}");
 }
 
 /* {"input": TEXT} stands for the text. */

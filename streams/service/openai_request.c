@@ -139,26 +139,50 @@ static int32_t token_of(const char* key, int vocab) {
 	return id < vocab ? (int32_t)id : -1;
 }
 
-static bool add_bias(struct reading* r, const cJSON* item) {
+/* Keeps the tokens ascending. Of a token that is given twice the last bias holds. */
+static bool add_bias(struct reading* r, int32_t token, const cJSON* bias) {
 	struct api_request* q = r->to;
+	const bool none = cJSON_IsFalse(bias);
+	if (!none && (!cJSON_IsNumber(bias) || !(bias->valuedouble >= -100 && bias->valuedouble <= 100)))
+		return refuse(r, "invalid_value", "'logit_bias' of token %d must be a number from -100 to 100.",
+		              token);
+	int at = q->n_bias;
+	while (at > 0 && q->bias[at - 1].token >= token)
+		at--;
+	if (at == q->n_bias || q->bias[at].token != token) {
+		memmove(q->bias + at + 1, q->bias + at, (size_t)(q->n_bias - at) * sizeof *q->bias);
+		q->n_bias++;
+	}
+	q->bias[at] = (struct swiftlet_bias){token, none ? -100 : (float)bias->valuedouble};
+	return true;
+}
+
+static bool add_named_bias(struct reading* r, const cJSON* item) {
 	const int32_t token = token_of(item->string, r->vocab);
 	if (token < 0)
 		return refuse(r, "invalid_value",
 		              "'logit_bias' names '%.40s': expected a token from \"0\" to \"%d\".", item->string,
 		              r->vocab - 1);
-	if (!cJSON_IsNumber(item) || !(item->valuedouble >= -100 && item->valuedouble <= 100))
-		return refuse(r, "invalid_value", "'logit_bias' of token %d must be a number from -100 to 100.",
-		              token);
-	int at = q->n_bias++;
-	for (; at > 0 && q->bias[at - 1].token > token; at--)
-		q->bias[at] = q->bias[at - 1];
-	q->bias[at] = (struct swiftlet_bias){token, (float)item->valuedouble};
-	return true;
+	return add_bias(r, token, item);
+}
+
+/* llama.cpp's form, [token, bias]; false for a bias forbids the token. */
+static bool add_pair(struct reading* r, const cJSON* item) {
+	const cJSON *token = cJSON_GetArrayItem(item, 0), *bias = cJSON_GetArrayItem(item, 1);
+	if (!cJSON_IsArray(item) || cJSON_GetArraySize(item) != 2 || !cJSON_IsNumber(token) ||
+	    !(token->valuedouble >= 0 && token->valuedouble < r->vocab) ||
+	    token->valuedouble != (int32_t)token->valuedouble)
+		return refuse(r, "invalid_value",
+		              "'logit_bias' as an array holds pairs [token, bias], with tokens from 0 to %d.",
+		              r->vocab - 1);
+	return add_bias(r, (int32_t)token->valuedouble, bias);
 }
 
 static bool read_logit_bias(struct reading* r) {
-	if (!cJSON_IsObject(r->value))
-		return refuse(r, "invalid_type", "'logit_bias' must be an object.");
+	const bool pairs = cJSON_IsArray(r->value);
+	if (!pairs && !cJSON_IsObject(r->value))
+		return refuse(r, "invalid_type",
+		              "'logit_bias' must be an object {\"token\": bias} or an array of pairs [token, bias].");
 	const int n = cJSON_GetArraySize(r->value);
 	if (n > API_MAX_BIASES)
 		return refuse(r, "invalid_value", "'logit_bias' holds more than %d tokens.", API_MAX_BIASES);
@@ -166,7 +190,7 @@ static bool read_logit_bias(struct reading* r) {
 	if (n && !r->to->bias)
 		return api_no_memory(r->error);
 	for (const cJSON* item = r->value->child; item; item = item->next)
-		if (!add_bias(r, item))
+		if (!(pairs ? add_pair(r, item) : add_named_bias(r, item)))
 			return false;
 	return true;
 }

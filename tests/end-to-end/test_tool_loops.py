@@ -20,7 +20,9 @@ TEMPLATES = {
     "Mistral": "{% if tools %}[AVAILABLE_TOOLS]{{ tools | tojson }}[/AVAILABLE_TOOLS]{% endif %}" + BODY.replace("%s", '[TOOL_CALLS][{"name": "{{ c.function.name }}", "arguments": ' + ARGS + "}]"),
     "Mistral, later": "{% if tools %}[AVAILABLE_TOOLS]{{ tools | tojson }}[/AVAILABLE_TOOLS]{% endif %}" + BODY.replace("%s", "[TOOL_CALLS]{{ c.function.name }}[ARGS]" + ARGS),
     "functionary": "{% if tools %}{{ tools | tojson }}{% endif %}" + BODY.replace("%s", "<function={{ c.function.name }}>" + ARGS + "</function>"),
-    "gpt-oss": "{% if tools %}{{ tools | tojson }}{% endif %}" + BODY.replace("%s", "<|channel|>commentary to=functions.{{ c.function.name }} <|constrain|>json<|message|>" + ARGS + "<|call|>"),
+    "gpt-oss": "{% if tools %}{{ tools | tojson }}{% endif %}" + BODY.replace("m.reasoning_content", "m.thinking").replace("%s", "<|channel|>commentary to=functions.{{ c.function.name }} <|constrain|>json<|message|>" + ARGS + "<|call|>"),
+    "reads descriptions": "{% for t in tools or [] %}{{ t.function.name + ': ' + t.function.description }}{% for n, p in t.function.parameters.properties.items() %}"
+                          "{{ n + ': ' + p.description }}{% endfor %}{% endfor %}" + BODY.replace("%s", '<tool_call>\n{"name": "{{ c.function.name }}", "arguments": ' + ARGS + "}\n</tool_call>"),
     "Gemma": "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
              "{% for m in messages %}<start_of_turn>{{ m.role }}\n{{ m.content | trim }}<end_of_turn>\n{% endfor %}{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}",
 }
@@ -117,17 +119,32 @@ def three_apis(s):
     assert [i["type"] for i in answer["output"]] == ["custom_tool_call"] and isinstance(answer["output"][0]["input"], str), answer
 
 
+def undescribed(s):
+    """Descriptions and parameters are optional, although some templates read them without asking."""
+    for function in ({"name": "now"}, {"name": "now", "parameters": {"type": "object", "properties": {"zone": {"enum": ["UTC"]}}}}):
+        said = chat(s, tools=[{"type": "function", "function": function}], tool_choice="required", seed=2)
+        assert said["message"]["tool_calls"][0]["function"]["name"] == "now", said
+
+
 def thoughts(s):
-    """The same prompt in three APIs."""
-    ask, thought, said = "Why?", "It may be so.", "Because."
-    tokens = lambda path, body: s.call("POST", path, body)[2]
-    plain = tokens("/tokenize", {"messages": [{"role": "user", "content": ask}, {"role": "assistant", "content": said, "reasoning_content": thought}, {"role": "user", "content": ask}]})["count"]
-    without = tokens("/tokenize", {"messages": [{"role": "user", "content": ask}, {"role": "assistant", "content": said}, {"role": "user", "content": ask}]})["count"]
-    messages = tokens("/v1/messages/count_tokens", {"model": "x", "messages": [{"role": "user", "content": ask}, {"role": "assistant", "content": [
-        {"type": "thinking", "thinking": thought, "signature": ""}, {"type": "text", "text": said}]}, {"role": "user", "content": ask}]})["input_tokens"]
-    responses = tokens("/v1/responses/input_tokens", {"input": [{"role": "user", "content": ask}, {"type": "reasoning", "id": "r", "summary": [], "content": [{"type": "reasoning_text", "text": thought}]},
-                                                                {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": said}]}, {"role": "user", "content": ask}]})["input_tokens"]
-    assert plain == messages == responses > without, (plain, messages, responses, without)
+    """What was thought before an answer or a call, in three APIs: the same prompt, with the same tools."""
+    ask, thought, said, args = "Why?", "It may be so.", "Because.", {"city": "Paris", "unit": "C"}
+    count = lambda path, name, body: s.call("POST", path, body)[2][name]
+    user, result = {"role": "user", "content": ask}, {"role": "tool", "tool_call_id": "c12345678", "content": "5"}
+    function = TOOLS[0]["function"]
+    called = {"role": "assistant", "content": "", "tool_calls": [{"id": "c12345678", "type": "function", "function": {"name": "get_weather", "arguments": json.dumps(args)}}]}
+    for chat, tail, block, items in (
+            ({"role": "assistant", "content": said}, user, {"type": "text", "text": said}, [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": said}]}, user]),
+            (called, result, {"type": "tool_use", "id": "c12345678", "name": "get_weather", "input": args},
+             [{"type": "function_call", "call_id": "c12345678", "name": "get_weather", "arguments": json.dumps(args)}, {"type": "function_call_output", "call_id": "c12345678", "output": "5"}])):
+        without, *plain = (count("/tokenize", "count", {"messages": [user, {**chat, **more}, tail], "tools": TOOLS[:1]}) for more in (
+            {}, {"reasoning_content": thought}, {"reasoning": thought}, {"thinking": thought}, {"reasoning_content": thought, "reasoning": thought}))
+        back = user if tail is user else {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c12345678", "content": "5"}]}
+        messages = count("/v1/messages/count_tokens", "input_tokens", {"model": "x", "messages": [user, {"role": "assistant", "content": [{"type": "thinking", "thinking": thought, "signature": ""}, block]}, back],
+                                                                        "tools": [{"name": function["name"], "description": function["description"], "input_schema": function["parameters"]}]})
+        responses = count("/v1/responses/input_tokens", "input_tokens", {"input": [user, {"type": "reasoning", "id": "r", "summary": [], "content": [{"type": "reasoning_text", "text": thought}]}, *items],
+                                                                          "tools": [{"type": "function", **function}]})
+        assert {messages, responses} == set(plain) and messages > without, (without, plain, messages, responses)
 
 
 with tempfile.TemporaryDirectory() as folder:
@@ -136,7 +153,7 @@ with tempfile.TemporaryDirectory() as folder:
         with open(path, "w") as out:
             out.write(text)
         with Server("--chat-template", path) as server:
-            checks = [forced, cut, formed, streamed] + ([three_apis, thoughts] if name in ("Qwen3",) else [])
+            checks = [forced, cut, formed, streamed, undescribed] + ([three_apis, thoughts] if name == "Qwen3" else [thoughts] if name == "gpt-oss" else [])
             for check in checks:
                 if name == "gpt-oss" and check is formed:
                     continue  # what is said in which channel is the model's to say: the form alone binds

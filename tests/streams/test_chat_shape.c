@@ -98,7 +98,14 @@ static void older_fields_become_todays(void** state) {
 	    "\"function\": "
 	    "{\"name\": \"f\", \"arguments\": {}}}]}, {\"role\": \"tool\", \"content\": \"2\", \"name\": \"f\"}, "
 	    "{\"role\": \"assistant\", \"content\": \"no\"}, {\"role\": \"assistant\", \"content\": \"so\", "
-	    "\"reasoning_content\": \"hm\"}]");
+	    "\"reasoning_content\": \"hm\", \"thinking\": \"hm\"}]");
+	/* gpt-oss's template refuses both beside a call */
+	makes(
+	    "{% for m in messages %}{{ m.thinking }},{{ m.reasoning_content }};{% endfor %}",
+	    "{\"messages\": [{\"role\": \"assistant\", \"thinking\": \"a\", \"content\": \"so\", \"tool_calls\": "
+	    "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": \"{}\"}}]}, {\"role\": "
+	    "\"assistant\", \"reasoning\": \"b\", \"reasoning_content\": \"b\", \"content\": \"\"}]}",
+	    ",a;b,b;");
 	makes("{{ enable_thinking }} {{ reasoning_effort }} {{ x }}",
 	      "{\"enable_thinking\": false, \"reasoning_effort\": \"low\", \"chat_template_kwargs\": {\"x\": 1}, "
 	      "\"messages\": [{\"role\": \"user\", \"content\": \"\"}]}",

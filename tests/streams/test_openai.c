@@ -56,6 +56,13 @@ static void every_field_of_a_completion(void** unused) {
 	assert_int_equal(q.n_bias, 2);
 	assert_true(q.bias[0].token == 0 && near((double)q.bias[0].bias, -100) && q.bias[1].token == 4095);
 	api_request_free(&q);
+	/* as llama.cpp takes them: the last of a token holds */
+	assert_true(
+	    completion("{\"prompt\": \"a\", \"logit_bias\": [[9, 1], [4095, false], [9, 2.5], [0, -3]]}"));
+	assert_int_equal(q.n_bias, 3);
+	assert_true(q.bias[0].token == 0 && q.bias[1].token == 9 && near((double)q.bias[1].bias, 2.5));
+	assert_true(q.bias[2].token == 4095 && near((double)q.bias[2].bias, -100));
+	api_request_free(&q);
 }
 
 static void the_model_may_be_left_out(void** unused) {
@@ -176,6 +183,16 @@ static void bad_fields_are_named(void** unused) {
 	    {"\"logit_bias\": {\"5\": 101}", "logit_bias"},
 	    {"\"logit_bias\": {\"5\": null}", "logit_bias"},
 	    {"\"logit_bias\": [5]", "logit_bias"},
+	    {"\"logit_bias\": [[5]]", "logit_bias"},
+	    {"\"logit_bias\": [[5, 1, 1]]", "logit_bias"},
+	    {"\"logit_bias\": [[4096, 1]]", "logit_bias"},
+	    {"\"logit_bias\": [[-1, 1]]", "logit_bias"},
+	    {"\"logit_bias\": [[1.5, 1]]", "logit_bias"},
+	    {"\"logit_bias\": [[1e300, 1]]", "logit_bias"},
+	    {"\"logit_bias\": [[\"a\", 1]]", "logit_bias"},
+	    {"\"logit_bias\": [[5, 101]]", "logit_bias"},
+	    {"\"logit_bias\": [[5, true]]", "logit_bias"},
+	    {"\"logit_bias\": [{\"5\": 1}]", "logit_bias"},
 	    {"\"frequency_penalty\": \"0\"", "frequency_penalty"},
 	    {"\"logit_bias\": {\"50256\": -100}", "logit_bias"},
 	    {"\"top_k\": -2", "top_k"},
