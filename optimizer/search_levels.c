@@ -52,7 +52,7 @@ static struct gp* open_process(void) {
 	    .capacity = CAPACITY,
 	    .jitter = 1e-6,
 	    .prior_width = 0.7,
-	    /* of mean log-probabilities: a row's own strays from what its window and its levels say */
+	    /* of mean log-probabilities; noise: a row around the mean of its window and levels */
 	    .hyper = {.amplitude = 0.25, .window = 0.15, .noise = STRAY}};
 	for (int i = 0; i < LEVEL_DIMS; i++)
 		o.hyper.length[i] = 0.7;
@@ -83,7 +83,7 @@ static double hits_at(const struct level_space* l, double level) {
 	const double mean_level = l->sum_level / l->sum_rows, mean_hits = l->sum_hits / l->sum_rows;
 	const double square = l->sum_square - l->sum_rows * mean_level * mean_level;
 	const double product = l->sum_product - l->sum_rows * mean_level * mean_hits;
-	/* SLOPE_ROWS rows that stray by a tenth say what was known before */
+	/* the prior counts as SLOPE_ROWS rows whose levels have a standard deviation of .1 */
 	const double before = SLOPE_ROWS * 0.01;
 	const double slope = (fmax(0, product) + before * FIRST_SLOPE) / (fmax(0, square) + before);
 	return fmin(1, fmax(0, mean_hits + slope * (level - mean_level)));
@@ -177,10 +177,6 @@ void levels_set_costs(struct search* s) {
 	l->known = true;
 }
 
-void levels_set_spans(struct search* s, const struct spans* spans) {
-	level_model_spans(&s->levels->model, spans);
-}
-
 static int find_entry(const struct level_space* l, const struct mask* mask) {
 	for (int i = l->entries; i-- > 0;)
 		if (mask_equal(&l->entry[i].mask, mask))
@@ -256,7 +252,7 @@ static bool ask_process(struct search* s, const double* fixed, double* x) {
 	return gp_maximise(s->gp, &how, x) == GP_OK;
 }
 
-/* Given levels stay: the share if it is not searched; and no block is left out before spans are known. */
+/* The share read stays if it is not searched. */
 static void hold_fixed(const struct search* s, double* fixed) {
 	const struct level_model* const m = &s->levels->model;
 	for (int i = 0; i < LEVEL_DIMS; i++)
@@ -264,8 +260,6 @@ static void hold_fixed(const struct search* s, double* fixed) {
 	if (!is_priced(s))
 		fixed[LEVEL_READ] =
 		    level_read_coordinate(level_share(m, &(struct mask){.word = {0}}, &s->option.start));
-	if (m->span_first[1] == 0)
-		fixed[LEVEL_BLOCKS] = 0;
 }
 
 bool levels_best_is_scored_here(const struct search* s) {

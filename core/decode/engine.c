@@ -284,7 +284,7 @@ static struct backend* open_backend(struct engine* engine, const struct swiftlet
 	if (backend || asks_for_cuda(options))
 		return backend;
 	struct error ignored;
-	backend = cpu_open(weights, how, &ignored); /* what the GPU said stays the error */
+	backend = cpu_open(weights, how, &ignored); /* the GPU's error is the one that is reported */
 	if (backend)
 		append_note(engine, "swiftlet: %s runs on the CPU: %s", engine->model->name, error->message);
 	return backend;

@@ -20,8 +20,8 @@ enum { ACCEPTOR_DEAD = 0 };
 struct acceptor* acceptor_open(const struct grammar*, const struct token_trie*, const int32_t* end_token,
                                int n_end_tokens);
 void acceptor_close(struct acceptor*);
-/* True if it was opened for these, so that it may start another text of its own. It keeps what it has learned
- * of the grammar. */
+/* True if it was opened for this grammar and these end tokens. It may then start another text, and keeps the
+ * states that it has computed. */
 bool acceptor_is_for(const struct acceptor*, const struct grammar*, const int32_t* end_token,
                      int n_end_tokens);
 /* A text begins. */
@@ -35,13 +35,13 @@ int acceptor_root(struct acceptor*);
 /* The state after a token; ACCEPTOR_DEAD: it is not allowed, ends the text, or the tables are
  * full. */
 int acceptor_step(struct acceptor*, int state, int32_t token);
-/* Bits (vocab) of the tokens that may come, good until acceptor_take; NULL for ACCEPTOR_DEAD, and where the
- * tables are full, or where a round has asked for much: never for the root. The bits of a state do not depend
- * on what was asked before. */
+/* Bits (vocab) of the tokens that may come, valid until acceptor_take. NULL for ACCEPTOR_DEAD; for other
+ * states than the root also if the tables are full or the round's work is used up. The bits of a state do not
+ * depend on earlier calls. */
 const uint64_t* acceptor_allowed(struct acceptor*, int state);
 /* True when the text has reached a place where the grammar is too ambiguous, so that no token is allowed. */
 bool acceptor_is_ambiguous(const struct acceptor*);
-/* Seconds spent on finding bits since the text began. */
+/* Seconds spent on computing bits since the text began. */
 double acceptor_seconds(const struct acceptor*);
 /* True when lack of room made a result NULL or a step fail since the last acceptor_take. */
 bool acceptor_is_full(const struct acceptor*);

@@ -15,7 +15,7 @@ enum { MAX_NAMED = 1 << 9, MAX_NAME = 64, MAX_WORK = 1 << 22 };
 
 struct named_rule {
 	char name[MAX_NAME];
-	int node; /* -1: not said yet */
+	int node; /* -1: not defined yet */
 	int rule; /* of the program */
 };
 
@@ -136,7 +136,7 @@ static void read_rules(struct reader* r) {
 		r->at += 3;
 		skip(r, true);
 		if (!r->failed && of(r)->named[rule].node >= 0)
-			reader_fail(r, "a rule is said twice");
+			reader_fail(r, "a rule is defined twice");
 		const int node = reader_alternatives(r, &syntax, false);
 		if (!r->failed)
 			of(r)->named[rule].node = node;
@@ -157,7 +157,7 @@ static void check_rules(struct reader* r) {
 	for (int i = 0; i < of(r)->n_named; i++) {
 		root |= of(r)->named[i].rule == 0;
 		if (of(r)->named[i].node < 0)
-			fail_rule(r, &of(r)->named[i], "is not said");
+			fail_rule(r, &of(r)->named[i], "is not defined");
 	}
 	if (!root)
 		reader_fail(r, "there is no rule \"root\"");

@@ -1,8 +1,8 @@
 /* Grammars that an answer has to keep: compiled from a JSON Schema, a regular expression or GBNF.
  *
  * A compiled grammar is a program over bytes: a nondeterministic automaton as in Thompson (1968), whose rules
- * call one another with a stack. It accepts a subset of what was asked for, and never more. A keyword that it
- * cannot enforce is an error that names it. It is immutable, so any thread may use it. */
+ * call one another with a stack. It accepts a subset of the texts that were asked for, and no others. A
+ * keyword that it cannot enforce is an error that names it. It is immutable, so any thread may use it. */
 #ifndef SWIFTLET_CORE_GRAMMAR_GRAMMAR_H
 #define SWIFTLET_CORE_GRAMMAR_GRAMMAR_H
 
@@ -10,7 +10,8 @@
 
 struct grammar;
 
-/* All of these return NULL with the error set: malformed, not supported (named), or too large. */
+/* All of these return NULL with the error set if the input is malformed, not supported (the error names
+ * what), or too large. */
 
 /* Texts that are JSON values valid under the schema. Object members come in the schema's order, then those
  * that it does not name, where it describes them or names none. A schema that names properties and no
@@ -29,7 +30,7 @@ struct grammar* grammar_from_gbnf(const char* rules, size_t size, struct error*)
 /* One of the texts. */
 struct grammar* grammar_from_choices(const char* const* choice, int n, struct error*);
 
-/* The prefix of a special token's name in a program: bytes that no text has one behind the other. */
+/* The prefix of a special token's name in a program. No text has these two bytes. */
 #define GRAMMAR_SPECIAL "\xff\xff"
 
 /* Calls of functions, with free text before them. */

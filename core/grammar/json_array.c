@@ -1,4 +1,4 @@
-/* Arrays: items by their place, then others; how many; how many of a kind; all of them different. */
+/* Emits arrays: prefixItems, items, minItems and maxItems, contains, uniqueItems. */
 #include <stdlib.h>
 #include <string.h>
 

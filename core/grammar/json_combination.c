@@ -1,4 +1,4 @@
-/* References, and schemas of which several, any or one have to hold. */
+/* Emits references, allOf, anyOf and oneOf. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,12 +72,12 @@ enum { MAX_LOOKED = 8, MAX_PARTS = 32, MOST_LOOKS = 1 << 20 };
 
 /* Schemas of which all have to hold: one itself, what its $ref leads to, those of its allOf, and groups of
  * keywords of members. */
-struct parts {
+struct schema_parts {
 	const cJSON* of[MAX_PARTS]; /* (n) */
 	int n;
 };
 
-static void add_parts(struct compiler* c, const cJSON* schema, struct parts* parts) {
+static void add_parts(struct compiler* c, const cJSON* schema, struct schema_parts* parts) {
 	const cJSON *one, *reference = json_field(schema, "$ref");
 	if (!schema || parts->n == MAX_PARTS)
 		return;
@@ -96,7 +96,7 @@ static unsigned with_integers(unsigned types) {
 
 /* The types of values that may be valid under a schema by its own `type`, not by what its other keywords are
  * about: those hold of any other type. A whole number is a number too. */
-static unsigned declared_types(struct compiler* c, const struct parts* parts, int depth) {
+static unsigned declared_types(struct compiler* c, const struct schema_parts* parts, int depth) {
 	unsigned types = ALL_TYPES;
 	for (int i = 0; i < parts->n && depth < MAX_LOOKED && ++c->looks < MOST_LOOKS; i++) {
 		const cJSON *of = parts->of[i], *one;
@@ -111,7 +111,7 @@ static unsigned declared_types(struct compiler* c, const struct parts* parts, in
 		for (int k = 0; k < 2; k++) {
 			unsigned any = 0;
 			cJSON_ArrayForEach (one, json_field(of, k ? "oneOf" : "anyOf")) {
-				struct parts within = {.n = 0};
+				struct schema_parts within = {.n = 0};
 				add_parts(c, one, &within);
 				any |= declared_types(c, &within, depth + 1);
 			}
@@ -130,10 +130,10 @@ static bool values_differ(struct compiler* c, const cJSON* a, const cJSON* b) {
 	return schema_value_after(a, NULL) && schema_value_after(b, NULL);
 }
 
-/* Whether both say which strings are valid, by patterns and values, and have none in common. */
+/* Whether both constrain strings by patterns and values, and have no string in common. */
 static bool strings_differ(struct compiler* c, const cJSON* a, const cJSON* b) {
 	if (!json_field(a, "pattern") && !json_field(b, "pattern"))
-		return false; /* values alone are compared without */
+		return false; /* lists of values have been compared before */
 	const struct error before = *c->error;
 	c->looks += MAX_SCHEMA_DEPTH;
 	struct language *x = schema_names(c, a, 0), *y = schema_names(c, b, 0);
@@ -148,7 +148,7 @@ static bool strings_differ(struct compiler* c, const cJSON* a, const cJSON* b) {
 	return differ;
 }
 
-static bool requires(const struct parts* parts, const char* name) {
+static bool requires(const struct schema_parts* parts, const char* name) {
 	const cJSON* one;
 	for (int i = 0; i < parts->n; i++)
 		cJSON_ArrayForEach (one, json_field(parts->of[i], "required")) {
@@ -161,7 +161,8 @@ static bool requires(const struct parts* parts, const char* name) {
 static bool disjoint(struct compiler*, const cJSON* a, const cJSON* b, int depth);
 
 /* Whether objects have a member that one schema requires, and whose values under both differ. */
-static bool members_differ(struct compiler* c, const struct parts* a, const struct parts* b, int depth) {
+static bool members_differ(struct compiler* c, const struct schema_parts* a, const struct schema_parts* b,
+                           int depth) {
 	const cJSON* mine;
 	for (int i = 0; i < a->n; i++)
 		for (int j = 0; j < b->n && ++c->looks < MOST_LOOKS; j++)
@@ -176,7 +177,7 @@ static bool members_differ(struct compiler* c, const struct parts* a, const stru
 }
 
 /* Whether `a` requires a member that `b` does not allow. */
-static bool is_closed_to(const struct parts* a, const cJSON* b) {
+static bool is_closed_to(const struct schema_parts* a, const cJSON* b) {
 	const cJSON* one;
 	if (!cJSON_IsFalse(json_field(b, "additionalProperties")) || json_field(b, "patternProperties"))
 		return false;
@@ -199,7 +200,7 @@ static bool all_disjoint(struct compiler* c, const cJSON* list, const cJSON* oth
 	return cJSON_IsArray(list) && list->child;
 }
 
-static bool alternatives_differ(struct compiler* c, const struct parts* a, const cJSON* b, int depth) {
+static bool alternatives_differ(struct compiler* c, const struct schema_parts* a, const cJSON* b, int depth) {
 	for (int i = 0; i < a->n; i++)
 		if (all_disjoint(c, json_field(a->of[i], "anyOf"), b, depth) ||
 		    all_disjoint(c, json_field(a->of[i], "oneOf"), b, depth))
@@ -210,7 +211,7 @@ static bool alternatives_differ(struct compiler* c, const struct parts* a, const
 /* Whether it is plain that no value can be valid under both: other types or values, or a member that one
  * requires and the other does not allow so. */
 static bool disjoint(struct compiler* c, const cJSON* a, const cJSON* b, int depth) {
-	struct parts x = {.n = 0}, y = {.n = 0};
+	struct schema_parts x = {.n = 0}, y = {.n = 0};
 	if (depth == MAX_LOOKED || c->failed || ++c->looks > MOST_LOOKS)
 		return false;
 	add_parts(c, a, &x);
@@ -261,7 +262,7 @@ int32_t schema_emit_combination(struct compiler* c, const cJSON* schema, const c
 		return schema_refuse_keyword(c, keyword, "is not an array of 1 to 256 schemas");
 	cJSON_ArrayForEach (one, alternatives) {
 		raw[n] = one;
-		/* what cannot hold beside the rest is not joined: of many conditions few ways are left */
+		/* alternatives that cannot hold beside the rest are not joined, so few of many conditions are left */
 		list[n] = !rest ? one : disjoint(c, one, rest, 0) ? &nothing : schema_joined(c, one, rest);
 		if (c->failed)
 			return NOWHERE;
@@ -272,7 +273,7 @@ int32_t schema_emit_combination(struct compiler* c, const cJSON* schema, const c
 		if (of && !c->failed)
 			all = emit_split(c->grammar, schema_emit(c, of, next), all);
 	}
-	/* where all was said, nothing is valid here: a member that need not come does not */
+	/* if no way to fail was lost, nothing is valid here, and an optional member is left out */
 	if (all == NOWHERE && exactly_one && n > 1 && !c->failed && c->lost)
 		return schema_refuse(c, "\"oneOf\": no value is valid under exactly one of its schemas");
 	return all;

@@ -1,15 +1,15 @@
-/* Schemas that have not to hold, or to hold if others do, said with allOf and anyOf alone.
+/* Rewrites not, if and dependencies with allOf and anyOf only.
  *
- * not S fails S by one of its keywords: by a member that is missing or other, another type, another value. Of
- * ways to fail those that cannot be said are left out, so that less is allowed; where none can, S is refused.
- */
+ * A value is valid under "not S" if it fails one of S's keywords: it lacks a member, a member is not valid,
+ * it has another type or another value. A way to fail that no schema expresses is left out, so less is
+ * allowed. If no way is left, S is refused. */
 #include <string.h>
 
 #include "core/grammar/json_compiler.h"
 
 static cJSON* copied(const cJSON* value) { return cJSON_Duplicate(value, true); }
 
-/* A value of the type, of which more is to be said. */
+/* {"type": type}, to which keywords are added. */
 static cJSON* typed(struct compiler* c, const char* type) {
 	return schema_wrapped(c, "type", cJSON_CreateString(type));
 }
@@ -89,7 +89,7 @@ static void add_failed_types(struct compiler* c, const cJSON* schema, const cJSO
 	schema_append(c, ways, schema_wrapped(c, "type", schema_type_list(ALL_TYPES & ~types)));
 }
 
-/* Items, and how many are of a kind. False: what fails it cannot be said. */
+/* Ways to fail the keywords of items and contains. False: no schema expresses them. */
 static bool add_failed_items(struct compiler* c, const cJSON* schema, const cJSON* field, cJSON* ways) {
 	const cJSON *items = json_field(schema, "items"), *one;
 	const bool tuple = strcmp(field->string, "prefixItems") == 0 || cJSON_IsArray(field);
@@ -185,7 +185,7 @@ static void add_failed_names(struct compiler* c, const cJSON* schema, const cJSO
 	}
 }
 
-/* Ways to fail a keyword. False: there are others, which cannot be said. */
+/* Adds the ways to fail a keyword. False: there are others, which no schema expresses. */
 static bool add_failures(struct compiler* c, const cJSON* schema, const cJSON* field, cJSON* ways) {
 	const char* name = field->string;
 	const cJSON* one;

@@ -1,13 +1,13 @@
-/* JSON Schema's formats of strings as expressions, by their definitions. If a definition is beyond
- * an automaton, the language is narrower: host names of few labels, no punycode, expressions of a few groups.
- */
+/* JSON Schema's formats of strings as regular expressions, after their definitions. If no automaton can
+ * express a definition, the language is narrower: host names have few labels and no punycode, expressions few
+ * groups. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/grammar/json_compiler.h"
 
-/* RFC 3339. No year 0: it is none of Python's, JavaScript's or SQL's dates. */
+/* RFC 3339. Year 0 is left out, because Python, JavaScript and SQL have no such date. */
 #define LEAP_YEAR "([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
 #define DATE                                                                                                 \
 	"(?!0000)([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|"            \

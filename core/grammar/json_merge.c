@@ -1,6 +1,6 @@
-/* Schemas joined: what is valid under several at once, as one schema. For allOf, for keywords beside a $ref
- * or a combination, and for what a oneOf has to leave out. If two keywords cannot be joined, the compiler
- * fails: never is the schema wider. */
+/* Joins schemas into one under which a value is valid if it is valid under all of them. This serves allOf,
+ * keywords beside a $ref or a combination, and the values that a oneOf leaves out. If two keywords cannot be
+ * joined, the compiler fails; the joined schema is never wider. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ static const char* const type_names[] = {"object", "array", "string", "number", 
 
 /* ---- looking ---------------------------------------------------------------------------------- */
 
-/* The keywords that constrain; every other one is an annotation, as the specification has it. */
+/* The keywords that constrain. All others are annotations, as in the specification. */
 static bool describes(const char* keyword) {
 	return !json_lists(
 	    "$ref $dynamicRef $recursiveRef type enum const anyOf oneOf allOf not if then else "

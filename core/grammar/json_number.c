@@ -1,5 +1,5 @@
-/* Numbers of a schema as one language of what JSON writes without an exponent: bounds digit by digit, as the
- * schema wrote them, and multiples by remainders. */
+/* Makes one language of a schema's numbers, written without exponents. Bounds become comparisons digit by
+ * digit, and multipleOf an automaton of remainders. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
-/* Objects: members that the schema names, in its order, then others, whose names are distinguished by
- * patterns.
- */
+/* Emits objects: first the members that the schema names, in its order, then others. Patterns divide the
+ * names of the others into classes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -216,22 +215,23 @@ static bool has_others(const struct object* o) {
 	return some;
 }
 
-/* Whether it describes a class of them: else such members do not come, but where none is named. */
+/* Whether members of this class of names may come. They may if the schema describes them, or if it names no
+ * members at all. */
 static bool close_class(struct object* o, struct name_class* class) {
-	bool evaluated = false, said = !o->named;
+	bool evaluated = false, allowed = !o->named;
 	for (int i = 0; i < o->n_groups; i++) {
 		const cJSON* others = json_field(o->group[i], "additionalProperties");
 		if (!class->matches[i] && others)
 			add_value(o->c, class->values, others);
-		said = said || class->matches[i] || others;
+		allowed = allowed || class->matches[i] || others;
 		evaluated |= (class->matches[i] || others) && !json_field(o->group[i], SCHEMA_UNSEEN);
 	}
 	if (o->unevaluated && !evaluated)
 		add_value(o->c, class->values, o->unevaluated);
 	const cJSON* value;
 	cJSON_ArrayForEach (value, class->values)
-		said = said && !cJSON_IsFalse(value);
-	return said || (o->unevaluated && !evaluated && !cJSON_IsFalse(o->unevaluated));
+		allowed = allowed && !cJSON_IsFalse(value);
+	return allowed || (o->unevaluated && !evaluated && !cJSON_IsFalse(o->unevaluated));
 }
 
 /* The names of n members from one on. Halves are joined, so that many names take few steps. */

@@ -1,8 +1,8 @@
-/* JSON Schema (draft 7 and 2020-12, OpenAI's subset and more) into a program.
+/* Compiles a JSON Schema (draft 7 and 2020-12, OpenAI's subset and more) into a program.
  *
  * Generated text is always valid: the language may be narrower than the schema's (members in the schema's
- * order, none that it does not name, little white space), never wider. Keywords that only describe are passed
- * over; one that constrains and cannot be kept is an error that names it and where it stands. */
+ * order, none that it does not name, little white space), never wider. Annotations are ignored. A keyword
+ * that constrains and cannot be enforced is an error, which names the keyword and its place. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -203,7 +203,7 @@ unsigned schema_types(struct compiler* c, const cJSON* schema) {
 	     one = cJSON_IsArray(type) ? one->next : NULL)
 		if (!schema_type_set(one))
 			schema_refuse(c, "\"type\" names none of JSON's types");
-	/* who names an object's properties and forgets to say that it is one wants no other value */
+	/* schemas that name properties usually mean objects, also without a type */
 	if (!type && !c->literal && json_field(schema, "properties"))
 		types = 1u << TYPE_OBJECT;
 	if (types && cJSON_IsTrue(json_field(schema, "nullable")))
@@ -395,7 +395,7 @@ static bool needs_joining(const cJSON* schema) {
 	                all->child->next));
 }
 
-/* A grammar of its own for what keywords beside a list of values say, so that none is forgotten. */
+/* Compiles the keywords beside a list of values into a grammar of their own, which then checks each value. */
 static struct grammar* compile_apart(struct compiler* c, const cJSON* rest, bool item) {
 	struct error ignored;
 	struct compiler sub = {.grammar = program_open(c->error),

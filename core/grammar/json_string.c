@@ -1,4 +1,4 @@
-/* Strings of a schema: what its pattern, format and lengths come to, as one language. */
+/* Makes one language of a schema's pattern, format and lengths, and emits strings. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Sets of texts as deterministic automata over characters. Two are joined by their product, so that what has
- * to hold at once (a pattern, a format, a length) and what must not hold become one automaton. */
+/* Sets of texts as deterministic automata over characters. The product of two automata joins conditions that
+ * must hold together (a pattern, a format, a length), or that must not hold, into one automaton. */
 #ifndef SWIFTLET_CORE_GRAMMAR_LANGUAGE_H
 #define SWIFTLET_CORE_GRAMMAR_LANGUAGE_H
 
@@ -7,10 +7,10 @@
 
 enum { LANGUAGE_STATES = 1 << 14, LANGUAGE_EDGES = 1 << 18 };
 
-/* From `low` up to the next edge's. */
+/* The characters from `low` up to the next edge's `low`. */
 struct edge {
 	uint32_t low;
-	int32_t to; /* NOWHERE: no text of the set goes on so */
+	int32_t to; /* the next state; NOWHERE: the set has no such text */
 };
 
 /* Every state leads to an end. An empty set has no state. */
@@ -21,7 +21,7 @@ struct language {
 	uint8_t* ends;     /* (n) */
 };
 
-/* All of these return NULL where it is too large, or on no memory. State 0 is the start. */
+/* All of these return NULL if the automaton is too large, or on no memory. State 0 is the start. */
 struct language* language_all(void);
 struct language* language_of_length(int least, int most); /* most -1: any */
 struct language* language_of_text(const char* text);
@@ -31,21 +31,20 @@ enum product { BOTH, EITHER, ONLY_FIRST };
 struct language* language_product(const struct language*, const struct language*, enum product);
 void language_free(struct language*);
 
-/* Encodes ASCII texts in base64 (RFC 4648), padded; url: in its alphabet for URLs. */
+/* The base64 encodings (RFC 4648), with padding, of a set of ASCII texts; url: with the alphabet for URLs. */
 struct language* language_in_base64(const struct language*, bool url);
 bool language_takes(const struct language*, const char* text);
-/* With as few states as can be; NULL on no memory. Frees what it is given. */
+/* The same set with the fewest states; NULL on no memory. Takes ownership of the language. */
 struct language* language_smallest(struct language*);
 
 /* A language that is made edge by edge, state after state. */
 struct language* language_open(void);
 bool language_edge(struct language*, uint32_t low, int32_t to); /* the same target as before: no new edge */
 bool language_state(struct language*, bool ends);               /* closes the state whose edges came last */
-/* Drops the states that lead to no end; frees it and returns NULL where good is false. */
+/* Removes the states that lead to no end. If `good` is false, frees the language and returns NULL. */
 struct language* language_close(struct language*, bool good);
 
-/* Emits it before `next`, each character by the emitter; sets of characters become rules, kept in the list.
- * Keeps texts of no more than `most` characters; -1: all. */
+/* A rule for a set of characters. */
 struct class_rule {
 	int rule, n;
 	uint32_t* bound; /* (n) [low, past) in turn */
@@ -54,6 +53,8 @@ struct class_rules {
 	struct class_rule* of; /* (n) */
 	int n;
 };
+/* Emits the texts of at most `most` characters (-1: all), each character by the emitter; the code goes on at
+ * `next`. Sets of characters become rules, which the list keeps. */
 int32_t language_emit(struct grammar*, const struct language*, character_emitter*, struct class_rules*,
                       int most, int32_t next);
 /* Characters of the longest text; -1: there is no limit. */

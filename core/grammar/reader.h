@@ -1,5 +1,5 @@
-/* Shared by the readers of regular expressions and of GBNF: a place in the text, the tree that is read, in an
- * arena of parts and of ranges of characters, and its way into a program. */
+/* Shared by the readers of regular expressions and of GBNF. A reader has a position in the text and builds a
+ * syntax tree in an arena of nodes and ranges of characters; reader_emit turns the tree into a program. */
 #ifndef SWIFTLET_CORE_GRAMMAR_READER_H
 #define SWIFTLET_CORE_GRAMMAR_READER_H
 
@@ -45,17 +45,17 @@ struct reader {
 	void (*report_error)(const struct reader*, const char* why); /* sets it */
 	struct grammar* grammar;                                     /* what is emitted to */
 	character_emitter* characters;
-	/* nodes emitted; repeats of empty parts emit nothing, but they count, too */
+	/* nodes emitted, including repeats of empty parts, which emit nothing */
 	int work, most_work;
 };
 
 void reader_close(struct reader*);
 
-/* Keeps the first failure; later parts are read to no effect. Returns 0. */
+/* Records the first failure; after it reading has no effect. Returns 0. */
 int reader_fail(struct reader*, const char* why);
 int reader_node(struct reader*, struct syntax_node); /* its number */
 void reader_range(struct reader*, uint32_t low, uint32_t high);
-/* A CLASS, or TEXT, of the ranges from `from` on. */
+/* Makes a CLASS or TEXT node of the ranges from `from` on. */
 int reader_ranges(struct reader*, enum node_kind, int from);
 /* Replaces the ranges from `from` on by their complement. */
 void reader_negate(struct reader*, int from);
@@ -67,30 +67,31 @@ static inline bool reader_take(struct reader* r, char c) {
 	r->at += here;
 	return here;
 }
-/* How a character is written: as itself, or after a backslash. */
+/* How a notation escapes characters. */
 struct dialect {
-	const char *letters, *means;   /* escapes of a letter each, and what they stand for */
-	const char* hexadecimal;       /* of x, u and U those that 2, 4 and 8 digits follow */
-	const char* itself;            /* what an escape leaves as it is; NULL: all that is no letter or digit */
+	const char *letters, *means; /* escapes of one letter, and the characters that they stand for */
+	const char* hexadecimal;     /* those of x, u and U that exist, with 2, 4 and 8 digits */
+	const char* itself; /* characters that a backslash may precede; NULL: all but letters and digits */
 	bool (*named)(struct reader*); /* reads a named set of characters, such as \d; NULL: there are none */
 };
 uint32_t reader_character(struct reader*, const struct dialect*);
-/* A class, after its [: the node. */
+/* Reads a class after its `[`; returns the node. */
 int reader_class(struct reader*, const struct dialect*);
 
-/* Alternatives of sequences of repeated parts. */
+/* The syntax of alternatives, which are sequences of repeated parts. */
 struct syntax {
-	int (*atom)(struct reader*); /* a part: the node */
+	int (*atom)(struct reader*); /* reads a part; returns the node */
 	bool lazy;                   /* a ? after a repeat means nothing */
-	const char* ends;            /* what a sequence ends before */
+	const char* ends;            /* the characters before which a sequence ends */
 	void (*skip)(struct reader*,
 	             bool lines); /* skips text between parts, line ends included; NULL: there is none */
 };
-/* nested: lines' ends are white space. Another line's alternatives are read in any case. The node. */
+/* Reads alternatives and returns the node. nested: line ends are white space. Alternatives that continue on
+ * another line are always read. */
 int reader_alternatives(struct reader*, const struct syntax*, bool nested);
 
-/* The start of the node's program, which goes on at `next`; NOWHERE if it matches nothing, or if the
- * grammar has failed. Anchors match nothing here: the caller handles them before. */
+/* Emits the node's program, which goes on at `next`, and returns its start; NOWHERE if it matches nothing, or
+ * if the grammar has failed. Anchors match nothing here, because callers handle them first. */
 int32_t reader_emit(struct reader*, int node, int32_t next);
 
 #endif

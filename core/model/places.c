@@ -104,10 +104,10 @@ static bool hub_root(char out[PATH_SIZE]) {
 	              {"XDG_CACHE_HOME", "/huggingface/hub"},
 	              {"HOME", "/.cache/huggingface/hub"}};
 	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-		const char* const said = getenv(places[i].variable);
+		const char* const value = getenv(places[i].variable);
 		char base[PATH_SIZE] = "";
-		if (said && *said)
-			return expand(said, base) &&
+		if (value && *value)
+			return expand(value, base) &&
 			       snprintf(out, PATH_SIZE, "%.1000s%s", base, places[i].below) < PATH_SIZE;
 	}
 	return false;

@@ -1,5 +1,4 @@
-/* The PostgreSQL driver: it connects, reconnects and words failures. Values and results travel as text,
- * except blobs. */
+/* The PostgreSQL driver: it connects, reconnects and words failures. Values and results travel as text. */
 #include "streams/memory/store_postgres.h"
 
 #include <arpa/inet.h>
@@ -13,13 +12,12 @@
 #include "streams/memory/store_internal.h"
 
 enum { PATIENCE = 5000 };
-enum { INT8 = 20, FLOAT8 = 701, TEXT = 25, BYTEA = 17 };
+enum { INT8 = 20, FLOAT8 = 701, TEXT = 25 };
 
 struct postgres_values { /* (n) parameters of a statement */
 	int n;
 	const Oid* type;
 	const char* const* value;
-	const int *length, *format;
 };
 
 /* ---- errors ------------------------------------------------------------------------------- */
@@ -104,7 +102,7 @@ static PGresult* send_query(struct store* s, const char* sql, const struct postg
 		return NULL;
 	}
 	const int sent =
-	    v ? PQsendQueryParams(c, sql, v->n, v->type, v->value, v->length, v->format, 0) : PQsendQuery(c, sql);
+	    v ? PQsendQueryParams(c, sql, v->n, v->type, v->value, NULL, NULL, 0) : PQsendQuery(c, sql);
 	if (!sent) {
 		report_away(s, PQerrorMessage(c), e);
 		return NULL;
@@ -322,15 +320,10 @@ static struct sql_value read_column(const PGresult* result, int row, int i) {
 		return v;
 	const char* text = PQgetvalue(result, row, i);
 	const Oid type = PQftype(result, i);
-	if (type == BYTEA) {
-		v.kind = SQL_BLOB;
-		v.data = PQunescapeBytea((const unsigned char*)text, &v.size);
-		return v;
-	}
 	v.kind = type == INT8 ? SQL_INT : type == FLOAT8 ? SQL_REAL : SQL_TEXT;
 	v.number = strtoll(text, NULL, 10);
 	v.real = strtod(text, NULL);
-	v.data = text;
+	v.text = text;
 	return v;
 }
 
@@ -342,20 +335,16 @@ static bool visit_rows(const PGresult* result, sql_visit* visit, void* user, str
 		for (int i = 0; i < n; i++)
 			value[i] = read_column(result, row, i);
 		good = visit(user, value, e);
-		for (int i = 0; i < n; i++)
-			if (value[i].kind == SQL_BLOB)
-				PQfreemem((void*)(uintptr_t)value[i].data);
 	}
 	return good;
 }
 
 static bool run_sql(struct store* s, const char* sql, const char* doing, const struct sql_value* value, int n,
                     sql_visit* visit, void* user, struct error* e) {
-	static const Oid types[] = {[SQL_INT] = INT8, [SQL_REAL] = FLOAT8, [SQL_TEXT] = TEXT, [SQL_BLOB] = BYTEA};
+	static const Oid types[] = {[SQL_INT] = INT8, [SQL_REAL] = FLOAT8, [SQL_TEXT] = TEXT};
 	char number[SQL_MOST][32];
 	const char* text[SQL_MOST];
 	Oid type[SQL_MOST];
-	int length[SQL_MOST], format[SQL_MOST];
 	if (!s->postgres->in_transaction && !postgres_connect(s, e))
 		return false;
 	for (int i = 0; i < n; i++) {
@@ -365,17 +354,14 @@ static bool run_sql(struct store* s, const char* sql, const char* doing, const s
 		else if (value[i].kind == SQL_REAL)
 			snprintf(number[i], sizeof number[i], "%.17g", value[i].real);
 		type[i] = types[value[i].kind];
-		text[i] = counts || value[i].kind == SQL_REAL ? number[i] : value[i].data;
-		length[i] = (int)value[i].size;
-		format[i] = value[i].kind == SQL_BLOB;
+		text[i] = counts || value[i].kind == SQL_REAL ? number[i] : value[i].text;
 	}
 	char* dollars = strdup(sql);
 	if (!dollars)
 		return error_set(e, "out of memory");
 	for (char* at = dollars; (at = strchr(at, '?')); at++)
 		*at = '$';
-	PGresult* result =
-	    send_query(s, dollars, &(struct postgres_values){n, type, text, length, format}, doing, e);
+	PGresult* result = send_query(s, dollars, &(struct postgres_values){n, type, text}, doing, e);
 	const bool good = result && (!visit || visit_rows(result, visit, user, e));
 	PQclear(result);
 	free(dollars);
@@ -416,9 +402,9 @@ static const char* find_option(const PQconninfoOption* o, const char* name) {
 
 /* The address's value, else the environment's, which libpq reads too. */
 static const char* find_either(const PQconninfoOption* o, const char* name, const char* variable) {
-	const char* const said = find_option(o, name);
+	const char* const given = find_option(o, name);
 	const char* const around = getenv(variable);
-	return *said || !around ? said : around;
+	return *given || !around ? given : around;
 }
 
 /* Requires TLS for a database on another machine: libpq would fall back to plain text if the server has no

@@ -1483,14 +1483,14 @@ static void test_gbnf(void** state) {
 	check(texts, sizeof texts / sizeof *texts, grammar_from_gbnf);
 	static const char* const refused[][2] = {
 	    {"rot ::= \"a\"", "no rule \"root\""},
-	    {"root ::= other", "\"other\" is not said"},
+	    {"root ::= other", "\"other\" is not defined"},
 	    {"root ::= root \"a\" | \"b\"", "begins with itself"},
 	    {"root ::= a\na ::= \"x\"? b\nb ::= a \"y\" | \"z\"", "begins with itself"},
 	    {"root ::= ([ab]* root)?", "begins with itself"},
 	    {"root ::= \"a", "literal is not closed"},
 	    {"root ::= [a", "class is not closed"},
 	    {"root ::= (\"a\"", "group is not closed"},
-	    {"root ::= \"a\"\nroot ::= \"b\"", "said twice"},
+	    {"root ::= \"a\"\nroot ::= \"b\"", "defined twice"},
 	    {"root ::= \"\\q\"", "escape"},
 	    {"root ::= [b-a]", "wrong way round"},
 	    {"root ::= \"a\"{5,2}", "count"},

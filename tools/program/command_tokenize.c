@@ -165,7 +165,7 @@ int command_tokenize(int argc, char** argv) {
 	    TEXT("prompt", 'p', "TEXT", "the text, or with --decode the ids", &t.text),
 	    TEXT("file", 'f', "FILE", "read it from a file, byte for byte (-: standard input)", &t.file),
 	    FLAG("decode", "turn ids into text", &t.decode),
-	    FLAG("add-special", "add BOS and EOS as the model's rules say", &t.add_special),
+	    FLAG("add-special", "add BOS and EOS as the model does", &t.add_special),
 	    FLAG("no-special",
 	         "read special tokens that are written in the text as plain text;\nwith --decode, "
 	         "leave them out",
