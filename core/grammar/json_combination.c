@@ -7,6 +7,10 @@
 
 /* ---- references ----------------------------------------------------------------------------- */
 
+/* Joins $ref and allOf with the schema's other keywords and with the schema around it, which may be NULL. The
+ * result lives as long as the compiler; NULL: failed. */
+static const cJSON* join_schema(struct compiler*, const cJSON* schema, const cJSON* around);
+
 /* A rule for what is referred to or joined, made once: schemas may contain themselves. */
 static int reference_rule(struct compiler* c, const cJSON* schema, bool joins) {
 	for (int i = 0; i < c->rules.n_references; i++)
@@ -19,7 +23,7 @@ static int reference_rule(struct compiler* c, const cJSON* schema, bool joins) {
 	const int rule = program_rule(c->grammar);
 	c->rules.reference[c->rules.n_references++] = (struct reference){schema, rule, joins};
 	const int at = c->rules.n_references - 1;
-	const cJSON* of = joins ? schema_joined(c, schema, NULL) : schema;
+	const cJSON* of = joins ? join_schema(c, schema, NULL) : schema;
 	const int32_t start = of ? schema_emit(c, of, RETURNS) : NOWHERE;
 	if (!c->failed && !c->grammar->failed)
 		c->grammar->rule[rule] = start;
@@ -48,23 +52,13 @@ const cJSON* schema_kept(struct compiler* c, cJSON* made) {
 	return NULL;
 }
 
-const cJSON* schema_joined(struct compiler* c, const cJSON* schema, const cJSON* around) {
+static const cJSON* join_schema(struct compiler* c, const cJSON* schema, const cJSON* around) {
 	cJSON* one = schema_flat(c, schema, around != NULL);
 	/* what surrounds it comes first: so do its members */
 	return schema_kept(c, around ? schema_both(c, schema_flat(c, around, false), one) : one);
 }
 
 /* ---- anyOf, oneOf --------------------------------------------------------------------------- */
-
-const cJSON* schema_followed(const struct compiler* c, const cJSON* schema) {
-	for (int i = 0; i < MAX_SCHEMA_DEPTH && cJSON_IsObject(schema); i++) {
-		const cJSON* reference = json_field(schema, "$ref");
-		if (!cJSON_IsString(reference))
-			break;
-		schema = schema_resolve(c->root, reference);
-	}
-	return schema;
-}
 
 /* How deep schemas within schemas are looked at, how many have to hold at once, and what all looks may cost.
  */
@@ -243,7 +237,7 @@ static const cJSON* alone(struct compiler* c, const cJSON* const* list, const cJ
 		return list[i];
 	}
 	cJSON* none = schema_wrapped(c, "allOf", others);
-	const cJSON* joined = c->failed ? NULL : schema_joined(c, list[i], none);
+	const cJSON* joined = c->failed ? NULL : join_schema(c, list[i], none);
 	cJSON_Delete(none);
 	return joined;
 }
@@ -263,7 +257,7 @@ int32_t schema_emit_combination(struct compiler* c, const cJSON* schema, const c
 	cJSON_ArrayForEach (one, alternatives) {
 		raw[n] = one;
 		/* alternatives that cannot hold beside the rest are not joined, so few of many conditions are left */
-		list[n] = !rest ? one : disjoint(c, one, rest, 0) ? &nothing : schema_joined(c, one, rest);
+		list[n] = !rest ? one : disjoint(c, one, rest, 0) ? &nothing : join_schema(c, one, rest);
 		if (c->failed)
 			return NOWHERE;
 		n++;
