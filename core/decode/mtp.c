@@ -121,6 +121,12 @@ static void limit_behind(struct session* s) {
 		drop(s, s->n_text - 2 - n - s->mtp.first);
 }
 
+/* A step's cost for this sequence. The sequences of a batch share passes of the layer. */
+static double step_cost(const struct session* s) {
+	const int rows = s->batch.sequences + 1;
+	return draft_model_cost(s->engine, &s->engine->mtp_cost, rows) / rows;
+}
+
 /* Up to FEW rows come in every round, and its passes bear them; more come after a rest. */
 void mtp_set_costs(struct session* s, bool passed) {
 	enum { FEW = 8, ROUNDS = 16 };
@@ -128,9 +134,9 @@ void mtp_set_costs(struct session* s, bool passed) {
 	if (!s->mtp.cache)
 		return;
 	const int n = passed ? 0 : behind(s), few = least(n, FEW);
-	const double unit = session_cost_unit(s), step = n >= 0 ? cost_of(s, 1) / unit : INFINITY;
-	const double often = n > 0 ? cost_of(s, few + 1) / unit - step : 0;
-	const double start = n > 0 ? cost_of(s, n + 1) / unit - step : 0;
+	const double unit = session_cost_unit(s), step = n >= 0 ? step_cost(s) / unit : INFINITY;
+	const double often = n > 0 ? (cost_of(s, few + 1) - cost_of(s, 1)) / unit : 0;
+	const double start = n > 0 ? (cost_of(s, n + 1) - cost_of(s, 1)) / unit : 0;
 	costs->pass[SOURCE_mtp] = (float)step;
 	costs->start[SOURCE_mtp] = (float)(often + (start - often) / ROUNDS);
 	costs->pass_worst[SOURCE_mtp] = (float)(step + start);

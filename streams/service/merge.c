@@ -8,17 +8,17 @@ bool merge_open(struct merged_pass* m, int dim) {
 	m->dim = dim;
 	m->state = malloc(sizeof *m->state * MAX_ROWS * (size_t)dim);
 	m->normed = malloc(sizeof *m->normed * MAX_ROWS * (size_t)dim);
-	return m->state && m->normed;
+	m->given = malloc(sizeof *m->given * MAX_ROWS * (size_t)dim);
+	return m->state && m->normed && m->given;
 }
 
 void merge_close(struct merged_pass* m) {
 	free(m->state);
 	free(m->normed);
+	free(m->given);
 }
 
-bool merge_may(const struct pass* p) {
-	return p->kind == PASS_EXACT && p->first == 0 && p->n_segments == 1 && !p->state;
-}
+bool merge_may(const struct pass* p) { return p->kind == PASS_EXACT && p->first == 0 && p->n_segments == 1; }
 
 static bool same_levels(const struct levels* a, const struct levels* b) {
 	static const struct levels none;
@@ -42,6 +42,7 @@ void merge_begin(struct merged_pass* m, const struct pass* p) {
 	                        .last = p->last,
 	                        .tap = -1,
 	                        .tap_out = m->state,
+	                        .state = p->state ? m->given : NULL,
 	                        .states = p->states,
 	                        .want = m->want,
 	                        .out = m->out};
@@ -51,15 +52,19 @@ void merge_begin(struct merged_pass* m, const struct pass* p) {
 bool merge_fits(const struct merged_pass* m, const struct pass* p) {
 	const struct pass* all = &m->pass;
 	return merge_may(p) && p->n <= MAX_ROWS - all->n && p->last == all->last &&
-	       p->segment[0].cache->backend == all->segment[0].cache->backend && same_set(p->skip, all->skip) &&
-	       same_set(p->quantized, all->quantized) && p->quantized_head == all->quantized_head &&
-	       same_levels(p->levels, all->levels) && (p->tap < 0 || all->tap < 0 || p->tap == all->tap);
+	       p->segment[0].cache->backend == all->segment[0].cache->backend && !p->state == !all->state &&
+	       same_set(p->skip, all->skip) && same_set(p->quantized, all->quantized) &&
+	       p->quantized_head == all->quantized_head && same_levels(p->levels, all->levels) &&
+	       (p->tap < 0 || all->tap < 0 || p->tap == all->tap);
 }
 
 void merge_add(struct merged_pass* m, const struct pass* p) {
 	const int at = m->pass.n;
 	m->segment[m->pass.n_segments++] = p->segment[0];
 	memcpy(m->token + at, p->token, (size_t)p->n * sizeof *m->token);
+	if (p->state)
+		memcpy(m->given + (size_t)at * (size_t)m->dim, p->state,
+		       (size_t)p->n * (size_t)m->dim * sizeof *m->given);
 	/* a row of a pass without a head wants nothing */
 	if (p->head) {
 		memcpy(m->want + at, p->want, (size_t)p->n * sizeof *m->want);

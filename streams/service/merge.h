@@ -20,12 +20,12 @@ struct merged_pass {
 	int dim;
 	float* state;  /* (MAX_ROWS, dim) the rows' states at the tap, if a pass asks for them */
 	float* normed; /* (MAX_ROWS, dim) and as the head reads them */
+	float* given;  /* (MAX_ROWS, dim) the states that rows of an MTP layer read */
 };
-/* False on no memory. Takes 8·MAX_ROWS·dim bytes. */
+/* False on no memory. Takes 12·MAX_ROWS·dim bytes. */
 bool merge_open(struct merged_pass*, int dim);
 void merge_close(struct merged_pass*);
-/* True when the pass may share at all: it is exact, of one sequence, and begins at the first sub-layer with
- * tokens alone. */
+/* True when the pass may share at all: it is exact, of one sequence, and begins at the first sub-layer. */
 bool merge_may(const struct pass*);
 /* Begins with one that may. */
 void merge_begin(struct merged_pass*, const struct pass*);

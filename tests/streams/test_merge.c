@@ -16,6 +16,8 @@ static void parts_come_back(void** unused) {
 	struct result out[2][3] = {{{.top = 1}, {.top = 2}, {.top = 3}}, {{.top = 4}, {.top = 5}}};
 	const struct segment segment[2] = {{.cache = &cache[0], .base = 5, .n = 3},
 	                                   {.cache = &cache[1], .base = 9, .n = 2}};
+	const float states[2][3 * 4] = {{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12},
+	                                {21, 22, 23, 24, 25, 26, 27, 28}};
 	struct pass pass[2];
 	for (int i = 0; i < 2; i++)
 		pass[i] = (struct pass){.kind = PASS_EXACT,
@@ -45,6 +47,17 @@ static void parts_come_back(void** unused) {
 	assert_int_equal(merge_take(&m, &pass[1], merge_take(&m, &pass[0], 0)), 5);
 	assert_int_equal(out[0][2].token, 102);
 	assert_int_equal(out[1][0].token, 103);
+	assert_null(m.pass.state);
+	for (int i = 0; i < 2; i++) /* an MTP layer's rows bring states */
+		pass[i].state = states[i];
+	merge_begin(&m, &pass[0]);
+	assert_true(merge_fits(&m, &pass[1]));
+	merge_add(&m, &pass[1]);
+	assert_memory_equal(m.pass.state, states[0], 12 * sizeof(float));
+	assert_memory_equal(m.pass.state + 12, states[1], 8 * sizeof(float));
+	pass[1].state = NULL;
+	merge_begin(&m, &pass[0]);
+	assert_false(merge_fits(&m, &pass[1]));
 	merge_close(&m);
 }
 
