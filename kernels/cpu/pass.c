@@ -304,6 +304,9 @@ static void recurrent_sub_layer(struct cpu_backend* b, const struct sub_layer_we
 	add_output(b, floats(&vectors->bo), floats(&vectors->post_attention_norm), s->recurrent_out_scale, n);
 }
 
+/* An element takes as long as reading so many bytes of weights (.86 ns, AVX-512, Cascade Lake). */
+enum { GATE_BYTES = 16 };
+
 struct gate_job {
 	struct cpu_backend* b;
 	int width;
@@ -324,7 +327,7 @@ static void gate_row(void* user, int i, int thread) {
 
 void gate_rows(struct cpu_backend* b, int width, const float* gate_bias, const float* up_bias, int n) {
 	struct gate_job job = {b, width, gate_bias, up_bias};
-	spread(b, n, (double)n * width * 8, gate_row, &job);
+	spread(b, n, (double)n * width * GATE_BYTES, gate_row, &job);
 }
 
 struct activate_job {
@@ -344,7 +347,7 @@ static void activate_row(void* user, int i, int thread) {
 /* Applies the activation of an MLP without a gate, and its bias. */
 static void activate_rows(struct cpu_backend* b, int block, int width, int n) {
 	struct activate_job job = {b, &b->block[block], width};
-	spread(b, n, (double)n * width * 8, activate_row, &job);
+	spread(b, n, (double)n * width * GATE_BYTES, activate_row, &job);
 }
 
 static void run_mlp(struct cpu_backend* b, const struct sub_layer_weights* from, int block, const float* x,
