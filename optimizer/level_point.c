@@ -15,19 +15,6 @@ double level_read_coordinate(double share) {
 	return fmin(1, fmax(0, log(share / LEVEL_LEAST) / log(1 / LEVEL_LEAST)));
 }
 
-void level_model_spans(struct level_model* m, const struct spans* spans) {
-	for (int n = 1; n < m->blocks - 1; n++) {
-		double least = INFINITY;
-		for (int first = 1; first + n < m->blocks; first++) {
-			const double influence = spans_influence(spans, 2 * first, 2 * (first + n));
-			if (influence < least) {
-				least = influence;
-				m->span_first[n] = first;
-			}
-		}
-	}
-}
-
 /* Kept shares by depth and kind, in blocks that are not skipped. */
 static double share_of(const struct level_model* m, const struct mask* skip,
                        double kept[LEVEL_DEPTHS][COLUMN_KINDS]) {
@@ -60,9 +47,6 @@ static double keep(double share) { return fmin(1, fmax(1 - LEVEL_MOST / 100.0, s
 struct mask level_mask(const struct level_model* m, const double x[LEVEL_DIMS]) {
 	struct mask mask = {.has_levels = true};
 	double weight[LEVEL_DEPTHS][COLUMN_KINDS], kept[LEVEL_DEPTHS][COLUMN_KINDS];
-	const int n = (int)lround(x[LEVEL_BLOCKS] * LEVEL_MOST_BLOCKS * m->blocks);
-	for (int i = 0; i < 2 * n && m->span_first[n] > 0; i++)
-		mask_set(&mask, 2 * m->span_first[n] + i, true);
 	for (int d = 0; d < LEVEL_DEPTHS; d++)
 		for (int k = 0; k < COLUMN_KINDS; k++) {
 			static const int kind[COLUMN_KINDS] = {[COLUMN_ATTENTION] = LEVEL_ATTENTION,
@@ -108,5 +92,4 @@ void level_point(const struct level_model* m, const struct mask* mask, const str
 	x[LEVEL_DOWN] = coordinate_of(exp(by_kind[COLUMN_DOWN] - by_kind[COLUMN_MLP]), MOST_KIND_RATIO);
 	x[LEVEL_FIRST] = coordinate_of(exp(by_depth[0] - by_depth[1]), MOST_DEPTH_RATIO);
 	x[LEVEL_LAST] = coordinate_of(exp(by_depth[2] - by_depth[1]), MOST_DEPTH_RATIO);
-	x[LEVEL_BLOCKS] = fmin(1, mask_count(mask) / (2 * LEVEL_MOST_BLOCKS * m->blocks));
 }

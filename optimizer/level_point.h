@@ -1,14 +1,13 @@
 /* A draft's levels as a point of few real dimensions, in which they are searched.
  *
- * A point sets the share of the layers' draft weights that a step reads, how the channels are divided among
- * the kinds of map and the thirds of the blocks, and how many whole blocks are left out. Each map keeps the
- * share s·kind·third of its channels, at most all. The scale s makes the share read that of the point. All
- * coordinates are in [0, 1]. Those of kinds and thirds stand for the logarithm of the ratio to the MLP's
- * input and to the middle third. */
+ * A point sets the share of the layers' draft weights that a step reads, and how the channels are divided
+ * among the kinds of map and the thirds of the blocks. Each map keeps the share s·kind·third of its channels,
+ * at most all. The scale s makes the share read that of the point. All coordinates are in [0, 1]. Those of
+ * kinds and thirds stand for the logarithm of the ratio to the MLP's input and to the middle third. */
 #ifndef SWIFTLET_OPTIMIZER_LEVEL_POINT_H
 #define SWIFTLET_OPTIMIZER_LEVEL_POINT_H
 
-#include "optimizer/spans.h"
+#include "kernels/backend.h"
 
 enum level_dimension {
 	LEVEL_READ,      /* share of the layers' bytes, on a logarithmic scale from LEVEL_LEAST to 1 */
@@ -17,24 +16,17 @@ enum level_dimension {
 	LEVEL_DOWN,      /* down's input */
 	LEVEL_FIRST,     /* the first third */
 	LEVEL_LAST,
-	LEVEL_BLOCKS, /* share of the blocks that are left out, up to LEVEL_MOST_BLOCKS */
 	LEVEL_DIMS
 };
 
 #define LEVEL_LEAST 0.15 /* share read */
-#define LEVEL_MOST_BLOCKS 0.3
 
 /* The properties of a model that its points are read by. */
 struct level_model {
 	int blocks;
 	double bytes[COLUMN_KINDS]; /* of a block's whole maps, averaged, in any unit */
-	/* (n of blocks) the first block of the span of n blocks with the least influence; 0: unknown, and no
-	 * block is left out */
-	int span_first[MAX_BLOCKS];
 };
 
-/* The first block of each span, by span influence. */
-void level_model_spans(struct level_model*, const struct spans*);
 /* The share of the layers' bytes that drafts with the mask read. A mask without levels reads `otherwise`. */
 double level_share(const struct level_model*, const struct mask*, const struct levels* otherwise);
 /* The mask at a point. */

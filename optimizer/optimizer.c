@@ -212,12 +212,13 @@ bool optimizer_open(struct session* s, struct error* error) {
 	o->search = new_search(engine, options, error);
 	if (!o->search)
 		return false;
-	if (!options->learning.published) {
+	if (!options->learning.published && !searches_levels(engine, options)) {
 		o->states = malloc(2 * (size_t)shape->n_blocks * (size_t)shape->dim * sizeof *o->states);
 		if (!o->states || !spans_open(&o->spans, shape->n_blocks))
 			return error_set(error, "out of memory for the influence of %d blocks", shape->n_blocks);
-		offer_costs(o);
 	}
+	if (!options->learning.published)
+		offer_costs(o);
 	const struct mask best = search_best(o->search, NULL);
 	session_replace_mask(s, &best, NAN);
 	return true;

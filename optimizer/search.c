@@ -164,12 +164,9 @@ void search_set_spans(struct search* s, const struct spans* spans) {
 	struct mask mask;
 	if (!(spans->rows > 0) || spans->blocks != s->option.blocks)
 		return;
-	if (s->levels) {
-		levels_set_spans(s, spans);
-		return;
-	}
 	const bool guess = isnan(s->chosen_by) && !s->given && s->steps == 0 && s->state == SEARCH_RUNNING;
-	if (guess && !s->option.published && masks_best_span(s, spans, &mask) && !mask_equal(&mask, &s->best)) {
+	if (guess && !s->levels && !s->option.published && masks_best_span(s, spans, &mask) &&
+	    !mask_equal(&mask, &s->best)) {
 		choose_mask(s, &mask, NAN);
 		s->pending = true;
 	}

@@ -83,7 +83,7 @@ bool search_propose(struct search*, struct proposal*);
 /* `matches` of the `rows` scored, at most the window's. */
 void search_observe(struct search*, const struct proposal*, int matches, int rows);
 
-/* The influence of every span of sub-layers. It gives the first mask, or the block that levels leave out. */
+/* The influence of every span of sub-layers. It gives the first mask. Levels do not use it. */
 void search_set_spans(struct search*, const struct spans*);
 void search_set_costs(struct search*, const struct search_costs*);
 /* Drafting with a mask has measured its acceptance: `accepted` of `trials` draft steps whose path was right

@@ -177,10 +177,6 @@ void levels_set_costs(struct search* s) {
 	l->known = true;
 }
 
-void levels_set_spans(struct search* s, const struct spans* spans) {
-	level_model_spans(&s->levels->model, spans);
-}
-
 static int find_entry(const struct level_space* l, const struct mask* mask) {
 	for (int i = l->entries; i-- > 0;)
 		if (mask_equal(&l->entry[i].mask, mask))
@@ -256,7 +252,7 @@ static bool ask_process(struct search* s, const double* fixed, double* x) {
 	return gp_maximise(s->gp, &how, x) == GP_OK;
 }
 
-/* Given levels stay: the share if it is not searched; and no block is left out before spans are known. */
+/* The share read stays if it is not searched. */
 static void hold_fixed(const struct search* s, double* fixed) {
 	const struct level_model* const m = &s->levels->model;
 	for (int i = 0; i < LEVEL_DIMS; i++)
@@ -264,8 +260,6 @@ static void hold_fixed(const struct search* s, double* fixed) {
 	if (!is_priced(s))
 		fixed[LEVEL_READ] =
 		    level_read_coordinate(level_share(m, &(struct mask){.word = {0}}, &s->option.start));
-	if (m->span_first[1] == 0)
-		fixed[LEVEL_BLOCKS] = 0;
 }
 
 bool levels_best_is_scored_here(const struct search* s) {

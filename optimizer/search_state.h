@@ -46,7 +46,6 @@ bool levels_open(struct search*);
 /* The maps' bytes are known: points have a meaning from then on. */
 bool levels_known(const struct search*);
 void levels_set_costs(struct search*);
-void levels_set_spans(struct search*, const struct spans*);
 /* True if the mask was scored before. */
 bool levels_adopt(struct search*, const struct mask*);
 bool levels_best_is_scored_here(const struct search*);

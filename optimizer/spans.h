@@ -9,9 +9,9 @@
 
 #include "kernels/backend.h"
 
-/* So many rows of an answer choose spans. From eight rows on more make no difference: the spans that 8, 16 and
- * 64 rows choose have the same alpha within .009. The worst choice of eight rows was worse than that of 16
- * (docs/lessons.md). */
+/* So many rows of an answer choose spans. From eight rows on more make no difference: the spans that 8, 16
+ * and 64 rows choose have the same alpha within .009. The worst choice of eight rows was worse than that of
+ * 16 (docs/lessons.md). */
 enum { SPANS_ENOUGH = 16 };
 
 struct spans {

@@ -24,8 +24,6 @@ static const struct mask no_mask = {.word = {0}};
 static struct level_model a_model(void) {
 	struct level_model m = {.blocks = BLOCKS};
 	memcpy(m.bytes, bytes, sizeof bytes);
-	for (int n = 1; n < BLOCKS - 1; n++)
-		m.span_first[n] = 1;
 	return m;
 }
 
@@ -41,8 +39,7 @@ static void masks_read_what_their_point_describes(void** state) {
 		const struct mask mask = level_mask(&m, x);
 		const double wanted = pow(LEVEL_LEAST, 1 - x[LEVEL_READ]);
 		assert_true(fabs(level_share(&m, &mask, &first) - wanted) < 0.01);
-		assert_int_equal(mask_count(&mask), 2 * lround(x[LEVEL_BLOCKS] * LEVEL_MOST_BLOCKS * BLOCKS));
-		assert_false(mask_has(&mask, 0) || mask_has(&mask, 1) || mask_has(&mask, 2 * BLOCKS - 1));
+		assert_int_equal(mask_count(&mask), 0);
 		/* more of a kind for a larger coordinate */
 		double more[LEVEL_DIMS];
 		memcpy(more, x, sizeof x);
@@ -63,7 +60,6 @@ static void points_come_back(void** state) {
 		for (int i = 0; i < LEVEL_DIMS; i++)
 			x[i] = 0.35 + 0.3 * gp_uniform(&random);
 		x[LEVEL_READ] = 0.4;
-		x[LEVEL_BLOCKS] = 0;
 		const struct mask mask = level_mask(&m, x);
 		level_point(&m, &mask, &first, back);
 		for (int i = 0; i < LEVEL_DIMS; i++)
@@ -76,34 +72,13 @@ static void points_come_back(void** state) {
 			assert_true(abs(start.levels.left_out[d][k] - first.left_out[d][k]) <= 1);
 }
 
-static void spans_begin_where_influence_is_least(void** state) {
-	(void)state;
-	enum { DIM = 4 };
-	struct spans spans;
-	struct level_model m = {.blocks = 6};
-	float at[12][DIM], *row[13] = {NULL};
-	assert_true(spans_open(&spans, 6));
-	for (int i = 0; i < 12; i++) {
-		/* a quarter turn a sub-layer, but in blocks 3 and 4 nearly none */
-		const double turn = i < 6 ? 0.25 * i : i < 10 ? 1.5 + 0.01 * (i - 6) : 1.54 + 0.25 * (i - 9);
-		const float state_at[DIM] = {(float)cos(turn), (float)sin(turn), 0, 0};
-		memcpy(at[i], state_at, sizeof state_at);
-		row[i + 1] = at[i];
-	}
-	spans_add(&spans, row, 1, DIM);
-	level_model_spans(&m, &spans);
-	assert_int_equal(m.span_first[1], 3 + (spans_influence(&spans, 8, 10) < spans_influence(&spans, 6, 8)));
-	assert_int_equal(m.span_first[2], 3);
-	spans_close(&spans);
-}
-
 /* ---- a search ------------------------------------------------------------------------------- */
 
 /* Attention wants more than its share and down less, the last third more; and all want more. */
 static double level_truth(const double* x) {
 	const double off[] = {x[LEVEL_ATTENTION] - 0.8, x[LEVEL_OUTPUT] - 0.5, x[LEVEL_DOWN] - 0.3,
 	                      x[LEVEL_FIRST] - 0.4, x[LEVEL_LAST] - 0.65};
-	double y = -0.2 - 1.2 * pow(1 - x[LEVEL_READ], 3) - 0.3 * x[LEVEL_BLOCKS];
+	double y = -0.2 - 1.2 * pow(1 - x[LEVEL_READ], 3);
 	for (int i = 0; i < 5; i++)
 		y -= 0.8 * off[i] * off[i];
 	return y;
@@ -285,7 +260,6 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(masks_read_what_their_point_describes),
 	    cmocka_unit_test(points_come_back),
-	    cmocka_unit_test(spans_begin_where_influence_is_least),
 	    cmocka_unit_test(finds_better_levels),
 	    cmocka_unit_test(costs_move_the_share),
 	    cmocka_unit_test(a_given_mask_is_scored_first),

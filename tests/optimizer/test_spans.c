@@ -137,8 +137,8 @@ static void close_session(struct opened* o) {
 /* A session's findings about its rounds' first rows are those of plain passes. */
 static void a_session_measures_its_own_text(void** state) {
 	(void)state;
-	const char* set[] = {"draft",      "always", "max-tree", "paper", "opt-budget", "inf",
-	                     "cache-type", "f16",    "threads",  "2",     "context",    "256"};
+	const char* set[] = {"draft", "always",     "max-tree", "paper",   "opt-budget", "inf",     "draft-bits",
+	                     "off",   "cache-type", "f16",      "threads", "2",          "context", "256"};
 	struct opened opened =
 	    open_session("synth:layers=6,dim=64,heads=2,kv-heads=1,ffn=128,vocab=512,dtype=f16,plant=0.45,seed=1",
 	                 240, set, sizeof set / sizeof *set);

@@ -58,7 +58,6 @@ struct searching {
 	int most, tokens, windows;
 	int blocks;
 	struct half half[2];
-	struct spans spans;    /* over the answers to search on */
 	struct mask quantized; /* the sub-layers that have draft weights, and whether the head has them */
 	bool head;
 	struct level_model model;
@@ -84,41 +83,18 @@ static void cut_windows(struct half* half) {
 	}
 }
 
-struct state_walk {
-	struct searching* s;
-	const struct state_text* text;
-};
-
-/* Influence of the answer's rows. */
-static void take_states(void* user, int first, int n, float* const* state) {
-	const struct state_walk* w = user;
-	const int dim = w->s->part.bench.model->weights.shape.dim;
-	const int skip = w->text->n_prompt > first ? w->text->n_prompt - first : 0;
-	float* point[2 * MAX_BLOCKS + 1] = {NULL};
-	if (skip >= n)
-		return;
-	for (int i = 0; i < 2 * w->s->blocks; i++)
-		point[i + 1] = state[i] + (size_t)skip * (size_t)dim;
-	spans_add(&w->s->spans, point, n - skip, dim);
-}
-
-/* The answers of a half, their filled caches, and the span influence of those to search on. */
+/* The answers of a half, and their filled caches. */
 static bool answer_prompts(struct searching* s, int which, struct error* error) {
 	const struct runtime* const bench = &s->part.bench;
 	struct half* h = &s->half[which];
-	struct state_points points = {.n = 0};
-	for (int l = 1; l <= 2 * s->blocks; l++)
-		points.at[points.n++] = l;
 	h->text = calloc((size_t)h->prompts.n, sizeof *h->text);
 	if (!h->text)
 		return error_set(error, "out of memory for texts");
 	if (!state_texts_answer(bench, h->prompts.prompt, h->prompts.n, h->text, error))
 		return false;
 	for (int i = 0; i < h->prompts.n; i++) {
-		struct state_walk w = {s, &h->text[i]};
-		progress_show((double)i / h->prompts.n, "states");
-		if (!(which == LEARN ? state_text_walk(bench, &h->text[i], &points, take_states, &w, error)
-		                     : state_text_fill(bench, &h->text[i], error)))
+		progress_show((double)i / h->prompts.n, "caches");
+		if (!state_text_fill(bench, &h->text[i], error))
 			return false;
 	}
 	cut_windows(h);
@@ -130,9 +106,8 @@ static bool open_texts(struct searching* s, struct error* error) {
 	const struct runtime* const bench = &s->part.bench;
 	struct prompt_list* const all = &s->half[JUDGE].prompts;
 	return bench_prompts(bench, all, s->input, s->tokens, error) &&
-	       prompts_split(all, &s->half[LEARN].prompts, error) &&
-	       (spans_open(&s->spans, s->blocks) || error_set(error, "out of memory for influence")) &&
-	       answer_prompts(s, LEARN, error) && answer_prompts(s, JUDGE, error);
+	       prompts_split(all, &s->half[LEARN].prompts, error) && answer_prompts(s, LEARN, error) &&
+	       answer_prompts(s, JUDGE, error);
 }
 
 static void close_texts(struct searching* s) {
@@ -142,7 +117,6 @@ static void close_texts(struct searching* s) {
 		free(h->text);
 		prompt_list_free(&h->prompts);
 	}
-	spans_close(&s->spans);
 }
 
 /* ---- scores --------------------------------------------------------------------------------- */
@@ -237,7 +211,6 @@ static bool report_mask(struct searching* s, const char* name, double share, int
 	cJSON_AddNumberToObject(row, "log_probability", s->now.log_probability / s->now.rows);
 	cJSON_AddNumberToObject(row, "over_start", gain);
 	cJSON_AddNumberToObject(row, "error", stray);
-	cJSON_AddNumberToObject(row, "skipped", mask_count(mask));
 	for (int k = 0; k < COLUMN_KINDS; k++) {
 		char text[32];
 		put_kept(text, sizeof text, &mask->levels, k);
@@ -274,7 +247,6 @@ static struct search* open_search(const struct searching* s, const struct propos
 	struct search_costs costs = {.max_draft = 1}; /* at a given share no costs are compared */
 	memcpy(costs.channel, s->model.bytes, sizeof costs.channel);
 	search_set_costs(search, &costs);
-	search_set_spans(search, &s->spans);
 	search_adopt(search, start);
 	return search;
 }
@@ -374,7 +346,6 @@ static bool measure_search(struct bench_part* part, cJSON* out, struct error* er
 	struct searching* s = (struct searching*)part;
 	bool good = open_model(s, error) && open_texts(s, error);
 	if (good) {
-		level_model_spans(&s->model, &s->spans);
 		bench_json_number(out, "windows_searched_on", s->half[LEARN].windows);
 		bench_json_number(out, "windows_that_judge", s->half[JUDGE].windows);
 		s->rows = cJSON_AddArrayToObject(out, "rows");

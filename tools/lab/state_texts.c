@@ -1,4 +1,4 @@
-/* Answers many prompts in shared passes, and runs full passes in pieces, cut where states are taken. */
+/* Answers many prompts in shared passes, and fills caches with texts. */
 #include "tools/lab/state_texts.h"
 
 #include <stdlib.h>
@@ -130,51 +130,8 @@ void state_texts_free(struct state_text* text, int n) {
 	}
 }
 
-/* ---- states --------------------------------------------------------------------------------- */
-
-static bool walk_rows(struct backend* backend, struct cache* cache, const int32_t* token, int rows,
-                      const struct state_points* points, float* const* state, struct error* error) {
-	const struct segment segment = {.cache = cache, .base = cache->committed, .n = rows};
-	for (int i = 0, from = 0; i < points->n; from = points->at[i++]) {
-		struct pass pass = pass_over(&segment, token, NULL, points->at[i], NULL, NULL);
-		pass.row = state_text_rows;
-		pass.first = from;
-		pass.tap = points->at[i] - 1;
-		pass.tap_out = state[i];
-		if (!backend->run(backend, &pass, error))
-			return false;
-	}
-	backend->commit(cache, state_text_rows, rows);
-	return true;
-}
-
 bool state_text_fill(const struct runtime* bench, struct state_text* t, struct error* error) {
 	int32_t ignored;
 	t->cache = text_cache_open(bench, bench_context(bench), error);
 	return t->cache && state_text_prefill(t->cache, t->id, t->n - 1, &ignored, error);
-}
-
-bool state_text_walk(const struct runtime* bench, struct state_text* t, const struct state_points* points,
-                     state_taker* take, void* user, struct error* error) {
-	struct backend* backend = bench->engine->backend;
-	const size_t rows_size = (size_t)MAX_ROWS * (size_t)backend->weights->shape.dim;
-	float* state[2 * MAX_BLOCKS + 1];
-	float* const memory = malloc((size_t)points->n * rows_size * sizeof *memory);
-	bool good = memory != NULL || error_set(error, "out of memory for states");
-	t->cache = good ? text_cache_open(bench, bench_context(bench), error) : NULL;
-	good = t->cache != NULL;
-	if (good)
-		t->cache->prompt_length = t->n_prompt;
-	for (int i = 0; good && i < points->n; i++)
-		state[i] = memory + (size_t)i * rows_size;
-	/* the last token is never run, because nothing follows it */
-	for (int first = 0; good && first < t->n - 1;) {
-		const int rows = least(t->n - 1 - first, MAX_ROWS);
-		good = walk_rows(backend, t->cache, t->id + first, rows, points, state, error);
-		if (good)
-			take(user, first, rows, state);
-		first += rows;
-	}
-	free(memory);
-	return good;
 }

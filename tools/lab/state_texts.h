@@ -1,4 +1,4 @@
-/* Prompts with a model's own greedy answers, and the hidden states of full passes over them. */
+/* Prompts with a model's own greedy answers, for benches that run them again. */
 #ifndef SWIFTLET_TOOLS_LAB_STATE_TEXTS_H
 #define SWIFTLET_TOOLS_LAB_STATE_TEXTS_H
 
@@ -17,7 +17,7 @@ struct cache* text_cache_open(const struct runtime*, int capacity, struct error*
 struct state_text {
 	int32_t* id; /* (n) prompt and answer, malloc'd */
 	int n_prompt, n;
-	struct cache* cache; /* NULL until state_text_walk or state_text_fill makes it */
+	struct cache* cache; /* NULL until state_text_fill makes it */
 };
 
 /* Answers prompt i of [0, n) for each i, several at a time; text (n). False with the error set; free in any
@@ -29,17 +29,7 @@ void state_texts_free(struct state_text* text, int n);
 /* Commits a prompt's tokens id (n) to an empty cache; next: the token after them. */
 bool state_text_prefill(struct cache*, const int32_t* id, int n, int32_t* next, struct error*);
 
-/* The places where states are taken: before sub-layer `at`, ascending; the last is 2L, the final state. */
-struct state_points {
-	int n, at[2 * MAX_BLOCKS + 1];
-};
-/* Rows [first, first + n) of a text; state[i] (n, dim) at points->at[i]. */
-typedef void state_taker(void* user, int first, int n, float* const* state);
-/* Runs a text through the full model, up to MAX_ROWS rows at a time. Its cache is text->cache, with all but
- * the last token committed. */
-bool state_text_walk(const struct runtime*, struct state_text*, const struct state_points*, state_taker*,
-                     void* user, struct error*);
-/* The same for its cache alone. */
+/* Makes text->cache and commits all tokens but the last to it. */
 bool state_text_fill(const struct runtime*, struct state_text*, struct error*);
 
 #endif
