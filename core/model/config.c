@@ -133,6 +133,9 @@ static bool read_family(struct source* s) {
 			type = "exaone4";
 	}
 	s->config->family = family_by_name(type);
+	const char* reason = family_refusal(type, strlen(type));
+	if (!s->config->family && reason)
+		return fail(s, "model_type is \"%.60s\", which is not supported: %s", type, reason);
 	return s->config->family || fail(s, "model_type is \"%.60s\", which is not supported; supported are %s",
 	                                 type, family_names(list, sizeof list));
 }

@@ -274,6 +274,36 @@ const struct family* family_within(const char* name, bool* flat) {
 	return NULL;
 }
 
+/* Families that people ask for and that need arithmetic which is not here. */
+static const struct refusal {
+	const char *name, *reason;
+} refusals[] = {
+    {"gemma3n", "its blocks read and write several copies of the stream (AltUp)"},
+    {"gemma3n_text", "its blocks read and write several copies of the stream (AltUp)"},
+    {"kimi_linear", "its linear attention has a decay for each element of a key"},
+    {"kimi-linear", "its linear attention has a decay for each element of a key"},
+    {"jamba", "its recurrent blocks are of Mamba's first kind"},
+    {"recurrent_gemma", "its recurrent blocks are gated linear recurrent units (RG-LRU)"},
+    {"minimax", "its linear attention has a decay for each head alone (lightning attention)"},
+    {"deepseek_v32", "its attention chooses positions by scores of an indexer"},
+    {"glm_moe_dsa", "its attention chooses positions by scores of an indexer"},
+    {"zamba2", "its blocks with attention share weights and read the embedding beside the stream"},
+    {"mamba", "none of its blocks has attention"},
+    {"mamba2", "none of its blocks has attention"},
+    {"falcon_mamba", "none of its blocks has attention"},
+    {"rwkv", "none of its blocks has attention"},
+    {"rwkv6", "none of its blocks has attention"},
+    {"rwkv7", "none of its blocks has attention"},
+    {"xlstm", "none of its blocks has attention"},
+};
+
+const char* family_refusal(const char* name, size_t size) {
+	for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
+		if (strlen(refusals[i].name) == size && memcmp(refusals[i].name, name, size) == 0)
+			return refusals[i].reason;
+	return NULL;
+}
+
 static void append_family(char* out, size_t size, const char* name) {
 	const size_t used = strlen(out);
 	snprintf(out + used, size - used, used ? ", %s" : "%s", name);

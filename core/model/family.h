@@ -129,6 +129,8 @@ const struct family* family_by_architecture(const char* name, size_t size);
 /* The family that a model of images and text nests as its text_config, or NULL. flat: its files may have the
  * text model's fields beside the others. */
 const struct family* family_within(const char* name, bool* flat);
+/* Why a family of this name, in config.json or GGUF, does not run; NULL: nothing is known of it. */
+const char* family_refusal(const char* name, size_t size);
 /* Lists the names for a message, cut to fit. Returns `out`. */
 const char* family_names(char* out, size_t size);
 const char* family_architectures(char* out, size_t size);

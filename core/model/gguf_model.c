@@ -150,7 +150,11 @@ static bool read_architecture(const struct gguf_source* s) {
 	if (!text)
 		return fail(s, "general.architecture is missing");
 	char list[300];
+	const char* reason = family_refusal(text, size);
 	s->config->family = family_by_architecture(text, size);
+	if (!s->config->family && reason)
+		return fail(s, "general.architecture is \"%.*s\", which is not supported: %s", (int)size, text,
+		            reason);
 	return s->config->family ||
 	       fail(s, "general.architecture is \"%.*s\", which is not supported; supported are %s",
 	            (int)(size < 60 ? size : 60), text, family_architectures(list, sizeof list));
