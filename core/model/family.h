@@ -35,6 +35,7 @@ enum special {
 	SPECIAL_MIXTRAL,      /* experts */
 	SPECIAL_PHIMOE,       /* experts chosen one after another; RoPE's factors by length; a bias of the head */
 	SPECIAL_QWEN3_MOE,    /* experts, in some blocks */
+	SPECIAL_QWEN3_VL_MOE, /* the same, always with weights that sum to 1, in stacks with their inputs first */
 	SPECIAL_GPT_OSS,      /* experts of a clamped activation */
 	SPECIAL_OLMOE,        /* experts in every block */
 	SPECIAL_QWEN2_MOE,    /* experts, one of them shared */

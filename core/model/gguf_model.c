@@ -707,6 +707,7 @@ static bool read_special(const struct gguf_source* s) {
 	case SPECIAL_HUNYUAN: /* the converter has stretched the base */
 	case SPECIAL_MIXTRAL:
 	case SPECIAL_QWEN3_MOE:
+	case SPECIAL_QWEN3_VL_MOE:
 	case SPECIAL_OLMOE:
 	case SPECIAL_QWEN2_MOE:
 	case SPECIAL_GLM4_MOE:
