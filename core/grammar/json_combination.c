@@ -7,6 +7,10 @@
 
 /* ---- references ----------------------------------------------------------------------------- */
 
+/* Joins $ref and allOf with the schema's other keywords and with the schema around it, which may be NULL. The
+ * result lives as long as the compiler; NULL: failed. */
+static const cJSON* join_schema(struct compiler*, const cJSON* schema, const cJSON* around);
+
 /* A rule for what is referred to or joined, made once: schemas may contain themselves. */
 static int reference_rule(struct compiler* c, const cJSON* schema, bool joins) {
 	for (int i = 0; i < c->rules.n_references; i++)
@@ -19,7 +23,7 @@ static int reference_rule(struct compiler* c, const cJSON* schema, bool joins) {
 	const int rule = program_rule(c->grammar);
 	c->rules.reference[c->rules.n_references++] = (struct reference){schema, rule, joins};
 	const int at = c->rules.n_references - 1;
-	const cJSON* of = joins ? schema_joined(c, schema, NULL) : schema;
+	const cJSON* of = joins ? join_schema(c, schema, NULL) : schema;
 	const int32_t start = of ? schema_emit(c, of, RETURNS) : NOWHERE;
 	if (!c->failed && !c->grammar->failed)
 		c->grammar->rule[rule] = start;
@@ -48,7 +52,7 @@ const cJSON* schema_kept(struct compiler* c, cJSON* made) {
 	return NULL;
 }
 
-const cJSON* schema_joined(struct compiler* c, const cJSON* schema, const cJSON* around) {
+static const cJSON* join_schema(struct compiler* c, const cJSON* schema, const cJSON* around) {
 	cJSON* one = schema_flat(c, schema, around != NULL);
 	/* what surrounds it comes first: so do its members */
 	return schema_kept(c, around ? schema_both(c, schema_flat(c, around, false), one) : one);
@@ -56,28 +60,18 @@ const cJSON* schema_joined(struct compiler* c, const cJSON* schema, const cJSON*
 
 /* ---- anyOf, oneOf --------------------------------------------------------------------------- */
 
-const cJSON* schema_followed(const struct compiler* c, const cJSON* schema) {
-	for (int i = 0; i < MAX_SCHEMA_DEPTH && cJSON_IsObject(schema); i++) {
-		const cJSON* reference = json_field(schema, "$ref");
-		if (!cJSON_IsString(reference))
-			break;
-		schema = schema_resolve(c->root, reference);
-	}
-	return schema;
-}
-
 /* How deep schemas within schemas are looked at, how many have to hold at once, and what all looks may cost.
  */
 enum { MAX_LOOKED = 8, MAX_PARTS = 32, MOST_LOOKS = 1 << 20 };
 
 /* Schemas of which all have to hold: one itself, what its $ref leads to, those of its allOf, and groups of
  * keywords of members. */
-struct parts {
+struct schema_parts {
 	const cJSON* of[MAX_PARTS]; /* (n) */
 	int n;
 };
 
-static void add_parts(struct compiler* c, const cJSON* schema, struct parts* parts) {
+static void add_parts(struct compiler* c, const cJSON* schema, struct schema_parts* parts) {
 	const cJSON *one, *reference = json_field(schema, "$ref");
 	if (!schema || parts->n == MAX_PARTS)
 		return;
@@ -96,7 +90,7 @@ static unsigned with_integers(unsigned types) {
 
 /* The types of values that may be valid under a schema by its own `type`, not by what its other keywords are
  * about: those hold of any other type. A whole number is a number too. */
-static unsigned declared_types(struct compiler* c, const struct parts* parts, int depth) {
+static unsigned declared_types(struct compiler* c, const struct schema_parts* parts, int depth) {
 	unsigned types = ALL_TYPES;
 	for (int i = 0; i < parts->n && depth < MAX_LOOKED && ++c->looks < MOST_LOOKS; i++) {
 		const cJSON *of = parts->of[i], *one;
@@ -111,7 +105,7 @@ static unsigned declared_types(struct compiler* c, const struct parts* parts, in
 		for (int k = 0; k < 2; k++) {
 			unsigned any = 0;
 			cJSON_ArrayForEach (one, json_field(of, k ? "oneOf" : "anyOf")) {
-				struct parts within = {.n = 0};
+				struct schema_parts within = {.n = 0};
 				add_parts(c, one, &within);
 				any |= declared_types(c, &within, depth + 1);
 			}
@@ -148,7 +142,7 @@ static bool strings_differ(struct compiler* c, const cJSON* a, const cJSON* b) {
 	return differ;
 }
 
-static bool requires(const struct parts* parts, const char* name) {
+static bool requires(const struct schema_parts* parts, const char* name) {
 	const cJSON* one;
 	for (int i = 0; i < parts->n; i++)
 		cJSON_ArrayForEach (one, json_field(parts->of[i], "required")) {
@@ -161,7 +155,8 @@ static bool requires(const struct parts* parts, const char* name) {
 static bool disjoint(struct compiler*, const cJSON* a, const cJSON* b, int depth);
 
 /* Whether objects have a member that one schema requires, and whose values under both differ. */
-static bool members_differ(struct compiler* c, const struct parts* a, const struct parts* b, int depth) {
+static bool members_differ(struct compiler* c, const struct schema_parts* a, const struct schema_parts* b,
+                           int depth) {
 	const cJSON* mine;
 	for (int i = 0; i < a->n; i++)
 		for (int j = 0; j < b->n && ++c->looks < MOST_LOOKS; j++)
@@ -176,7 +171,7 @@ static bool members_differ(struct compiler* c, const struct parts* a, const stru
 }
 
 /* Whether `a` requires a member that `b` does not allow. */
-static bool is_closed_to(const struct parts* a, const cJSON* b) {
+static bool is_closed_to(const struct schema_parts* a, const cJSON* b) {
 	const cJSON* one;
 	if (!cJSON_IsFalse(json_field(b, "additionalProperties")) || json_field(b, "patternProperties"))
 		return false;
@@ -199,7 +194,7 @@ static bool all_disjoint(struct compiler* c, const cJSON* list, const cJSON* oth
 	return cJSON_IsArray(list) && list->child;
 }
 
-static bool alternatives_differ(struct compiler* c, const struct parts* a, const cJSON* b, int depth) {
+static bool alternatives_differ(struct compiler* c, const struct schema_parts* a, const cJSON* b, int depth) {
 	for (int i = 0; i < a->n; i++)
 		if (all_disjoint(c, json_field(a->of[i], "anyOf"), b, depth) ||
 		    all_disjoint(c, json_field(a->of[i], "oneOf"), b, depth))
@@ -210,7 +205,7 @@ static bool alternatives_differ(struct compiler* c, const struct parts* a, const
 /* Whether it is plain that no value can be valid under both: other types or values, or a member that one
  * requires and the other does not allow so. */
 static bool disjoint(struct compiler* c, const cJSON* a, const cJSON* b, int depth) {
-	struct parts x = {.n = 0}, y = {.n = 0};
+	struct schema_parts x = {.n = 0}, y = {.n = 0};
 	if (depth == MAX_LOOKED || c->failed || ++c->looks > MOST_LOOKS)
 		return false;
 	add_parts(c, a, &x);
@@ -242,7 +237,7 @@ static const cJSON* alone(struct compiler* c, const cJSON* const* list, const cJ
 		return list[i];
 	}
 	cJSON* none = schema_wrapped(c, "allOf", others);
-	const cJSON* joined = c->failed ? NULL : schema_joined(c, list[i], none);
+	const cJSON* joined = c->failed ? NULL : join_schema(c, list[i], none);
 	cJSON_Delete(none);
 	return joined;
 }
@@ -262,7 +257,7 @@ int32_t schema_emit_combination(struct compiler* c, const cJSON* schema, const c
 	cJSON_ArrayForEach (one, alternatives) {
 		raw[n] = one;
 		/* alternatives that cannot hold beside the rest are not joined, so few of many conditions are left */
-		list[n] = !rest ? one : disjoint(c, one, rest, 0) ? &nothing : schema_joined(c, one, rest);
+		list[n] = !rest ? one : disjoint(c, one, rest, 0) ? &nothing : join_schema(c, one, rest);
 		if (c->failed)
 			return NOWHERE;
 		n++;

@@ -116,8 +116,6 @@ enum type {
 
 enum { ALL_TYPES = (1 << TYPE_COUNT) - 1 };
 
-/* The targets of a schema's references. */
-const cJSON* schema_followed(const struct compiler*, const cJSON* schema);
 /* These emit code that goes on at `next`, and return its start. NOWHERE: nothing is valid, or the compiler
  * has failed. */
 int32_t schema_emit(struct compiler*, const cJSON* schema, int32_t next);
@@ -125,9 +123,7 @@ int32_t schema_emit(struct compiler*, const cJSON* schema, int32_t next);
 int32_t schema_emit_reference(struct compiler*, const cJSON* schema, bool joins, int32_t next);
 /* anyOf or oneOf, perhaps with other keywords beside it. */
 int32_t schema_emit_combination(struct compiler*, const cJSON* schema, const char* keyword, int32_t next);
-/* Joins $ref and allOf with the schema's other keywords and with the schema around it, which may be NULL. The
- * result lives as long as the compiler; NULL: failed. */
-const cJSON* schema_joined(struct compiler*, const cJSON* schema, const cJSON* around);
+/* Keeps a schema that was made as long as the compiler lives; NULL: failed. */
 const cJSON* schema_kept(struct compiler*, cJSON* made);
 
 /* Whether the list, which may be NULL, has an equal value. */
@@ -186,15 +182,9 @@ cJSON* schema_conditions(struct compiler*, const cJSON* schema);
 int schema_count(struct compiler*, const cJSON* value);
 bool schema_is_of_strings(const char* keyword);
 bool schema_is_of_numbers(const char* keyword);
-/* json_string.c: the strings that a flat schema allows; without `lengths` minLength and maxLength are
- * ignored. */
-struct language* schema_string_language(struct compiler*, const cJSON* schema, bool lengths);
 /* The strings that are valid under any schema. */
 struct language* schema_names(struct compiler*, const cJSON* schema, int depth);
 int32_t schema_emit_string(struct compiler*, const cJSON* schema, int32_t next);
-/* json_number.c: the numbers. */
-struct language* schema_number_language(struct compiler*, const cJSON* schema, bool whole);
-struct language* schema_numbers(struct compiler*, bool whole); /* all of them, without exponents */
 char* schema_number_text(const cJSON* value); /* without exponent and needless zeros; NULL: too long */
 int32_t schema_emit_number(struct compiler*, const cJSON* schema, bool whole, int32_t next);
 /* The product with the fewest states. Takes ownership of both, which may be NULL. */
@@ -212,7 +202,6 @@ int32_t schema_emit_literal(struct compiler*, const char* text, int32_t next);
 int32_t schema_emit_space(struct compiler*, int32_t next);
 int32_t schema_emit_comma(struct compiler*, int32_t next); /* what follows has its space */
 int32_t schema_emit_any(struct compiler*, int32_t next);
-int32_t schema_emit_constant(struct compiler*, const cJSON* value, int32_t next);
 int32_t schema_emit_colon(struct compiler*, int32_t next);
 /* A list of `least` to `most` (-1: any number) texts of a rule (0: the rule allows none), with commas
  * between; then `close` if it is empty, else `end`, which white space may precede. schema_emit_more goes on
@@ -228,8 +217,6 @@ int schema_rank(struct compiler*, const char* name);
 character_emitter* schema_characters(const struct compiler*); /* those of strings */
 /* Gives a rule of the grammar its start, and returns it; 0: it matches nothing. */
 int schema_rule(struct compiler*, int rule, int32_t start);
-/* Whether a value's type is one of a set; 0: any. */
-bool schema_fits(const cJSON* value, unsigned types);
 int schema_count_of(struct compiler*, const cJSON* schema, const char* keyword, int otherwise);
 /* json_reference.c: rewrites every reference as a pointer from the root; finds what one points to (NULL:
  * nothing).

@@ -138,7 +138,7 @@ static struct language* of_expression(struct compiler* c, const char* expression
 
 #define UNSIGNED "(0|[1-9][0-9]*)(\\.[0-9]+)?"
 
-struct language* schema_numbers(struct compiler* c, bool whole) {
+static struct language* all_numbers(struct compiler* c, bool whole) {
 	return of_expression(c, whole ? "0|-?[1-9][0-9]*" : "(?!-0(\\.0+)?$)-?" UNSIGNED);
 }
 
@@ -158,7 +158,7 @@ static struct language* beyond(struct compiler* c, const cJSON* value, bool uppe
 		put(&w, ")");
 	}
 	struct language* over = written(c, &w);
-	return inverted ? schema_product(c, schema_numbers(c, false), over, ONLY_FIRST) : over;
+	return inverted ? schema_product(c, all_numbers(c, false), over, ONLY_FIRST) : over;
 }
 
 /* Remainders of what was read: of the whole part, and of each place of the fraction. */
@@ -304,8 +304,8 @@ static struct language* of_keyword(struct compiler* c, const cJSON* schema, cons
 	return beyond(c, field, upper, !strict);
 }
 
-struct language* schema_number_language(struct compiler* c, const cJSON* schema, bool whole) {
-	struct language* all = schema_numbers(c, whole);
+static struct language* make_number_language(struct compiler* c, const cJSON* schema, bool whole) {
+	struct language* all = all_numbers(c, whole);
 	const cJSON *field, *one;
 	cJSON_ArrayForEach (field, schema) {
 		if (c->failed)
@@ -368,7 +368,7 @@ int32_t schema_emit_number(struct compiler* c, const cJSON* schema, bool whole, 
 		      !json_lists(SCHEMA_EXCEPT " " SCHEMA_ALSO " " SCHEMA_NEVER, field->string);
 	if (any)
 		return schema_emit_any_number(c, whole, next);
-	struct language* l = schema_number_language(c, schema, whole);
+	struct language* l = make_number_language(c, schema, whole);
 	if (l && c->once)
 		l = schema_product(c, l, once(c), BOTH);
 	const int32_t at =

@@ -246,7 +246,7 @@ unsigned schema_type_of(const cJSON* value) {
 	                                      : TYPE_NULL);
 }
 
-bool schema_fits(const cJSON* value, unsigned types) {
+static bool has_type(const cJSON* value, unsigned types) {
 	const bool whole = cJSON_IsNumber(value) && fabs(value->valuedouble - floor(value->valuedouble)) < 1e-300;
 	return types == 0 || types & schema_type_of(value) || (whole && types >> TYPE_INTEGER & 1u);
 }
@@ -284,7 +284,7 @@ static const cJSON* part_before(struct compiler* c, const cJSON* value, const cJ
 	return best;
 }
 
-int32_t schema_emit_constant(struct compiler* c, const cJSON* value, int32_t next) {
+static int32_t emit_constant(struct compiler* c, const cJSON* value, int32_t next) {
 	const bool array = cJSON_IsArray(value);
 	if (!array && !cJSON_IsObject(value))
 		return emit_scalar(c, value, next);
@@ -293,10 +293,10 @@ int32_t schema_emit_constant(struct compiler* c, const cJSON* value, int32_t nex
 	/* an object's members as others write them too: with a blank after colons and commas */
 	int32_t at = emit_literal(c, array ? "]" : "}", next);
 	for (const cJSON* one = part_before(c, value, NULL); one; one = part_before(c, value, one)) {
-		at = schema_emit_constant(c, one, at);
+		at = emit_constant(c, one, at);
 		if (!array) {
 			const cJSON name = {.type = cJSON_String, .valuestring = one->string};
-			at = schema_emit_constant(c, &name, colon(c, at));
+			at = emit_constant(c, &name, colon(c, at));
 		}
 		if (part_before(c, value, one))
 			at = emit_comma(c, array || c->once ? at : emit_split(c->grammar, at, emit_literal(c, " ", at)));
@@ -471,7 +471,7 @@ static int32_t emit_list_of_values(struct compiler* c, const cJSON** value, int 
 	int32_t all = NOWHERE;
 	for (int i = 0; i < n && text && !c->failed; i++)
 		if (cJSON_IsArray(value[i]) || cJSON_IsObject(value[i]))
-			all = emit_split(c->grammar, schema_emit_constant(c, value[i], next), all);
+			all = emit_split(c->grammar, emit_constant(c, value[i], next), all);
 	if (!text)
 		return schema_refuse(c, "out of memory");
 	const int texts = list_scalars(c, value, n, fractions && !c->once, text);
@@ -545,7 +545,7 @@ static int32_t emit_values(struct compiler* c, const cJSON* schema, unsigned typ
 	const cJSON** kept = malloc(((size_t)cJSON_GetArraySize(list) + 1) * sizeof *kept);
 	int n = 0;
 	for (const cJSON* value = NULL; kept && !c->failed && (value = schema_value_after(schema, value));) {
-		if (!schema_fits(value, types) || (constant && !json_same(value, constant)) ||
+		if (!has_type(value, types) || (constant && !json_same(value, constant)) ||
 		    schema_holds(except, value))
 			continue;
 		char* text = more ? json_print(value) : NULL;

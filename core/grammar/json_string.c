@@ -120,7 +120,7 @@ static void keep(struct compiler* c, struct language** all, struct language* one
 		*all = schema_product(c, *all, one, must ? BOTH : ONLY_FIRST);
 }
 
-struct language* schema_string_language(struct compiler* c, const cJSON* schema, bool lengths) {
+static struct language* make_string_language(struct compiler* c, const cJSON* schema, bool lengths) {
 	struct language* all = NULL;
 	const cJSON *field, *one;
 	cJSON_ArrayForEach (field, schema) {
@@ -196,7 +196,7 @@ int32_t schema_emit_string(struct compiler* c, const cJSON* schema, int32_t next
 static int32_t emit_language(struct compiler* c, const cJSON* schema, int32_t next) {
 	const cJSON *min = json_field(schema, "minLength"), *max = json_field(schema, "maxLength");
 	const int least = min ? schema_count(c, min) : 0, most = max ? schema_count(c, max) : -1;
-	struct language* l = schema_string_language(c, schema, false);
+	struct language* l = make_string_language(c, schema, false);
 	if (!l)
 		return NOWHERE;
 	const bool any = l->n == 1 && l->n_edges == 1;
@@ -247,7 +247,7 @@ struct language* schema_names(struct compiler* c, const cJSON* schema, int depth
 		return schema_refuse(c, "names are nested too deep"), NULL;
 	if (cJSON_IsBool(schema))
 		return cJSON_IsTrue(schema) ? language_all() : none(c);
-	struct language* all = schema_string_language(c, schema, true);
+	struct language* all = make_string_language(c, schema, true);
 	const cJSON* type = json_field(schema, "type");
 	if (type && !(schema_type_set(type) >> TYPE_STRING & 1u))
 		all = schema_product(c, all, none(c), BOTH);

@@ -56,7 +56,7 @@ enum {
 };
 
 /* Texts are prefixes of items, as a tree. */
-struct text {
+struct item_prefix {
 	int32_t parent, chain;
 	int32_t child, sibling; /* the last child; the one before */
 	int32_t in;             /* a set that has an item that begins so; 0: none has */
@@ -108,7 +108,7 @@ struct states {
 	struct frame frame[MAX_STACKS];
 	int n_frames;
 	int32_t bucket[BUCKETS], frame_bucket[STACK_BUCKETS];
-	struct text text[MAX_TEXTS];
+	struct item_prefix text[MAX_TEXTS];
 	struct set set_of[MAX_SETS];
 	int n_texts, n_sets, looks, counted;
 	int32_t text_bucket[TEXT_BUCKETS], set_bucket[SET_BUCKETS];
@@ -136,7 +136,7 @@ static uint32_t hash(uint32_t a, uint32_t b) {
 static void forget_items(struct states* s) {
 	memset(s->text_bucket, 0, sizeof s->text_bucket);
 	memset(s->set_bucket, 0, sizeof s->set_bucket);
-	s->text[NO_TEXT] = s->text[OTHER_TEXT] = s->text[VAGUE_TEXT] = (struct text){0};
+	s->text[NO_TEXT] = s->text[OTHER_TEXT] = s->text[VAGUE_TEXT] = (struct item_prefix){0};
 	s->set_of[0] = (struct set){0};
 	s->n_texts = FIRST_TEXT;
 	s->n_sets = 1;
@@ -208,11 +208,11 @@ static int32_t text_after(struct states* s, int32_t text, uint8_t byte, bool mak
 	s->full |= make && s->n_texts == MAX_TEXTS;
 	if (!make || s->n_texts == MAX_TEXTS)
 		return -1;
-	s->text[s->n_texts] = (struct text){.parent = text,
-	                                    .depth = s->text[text].depth + 1,
-	                                    .byte = byte,
-	                                    .chain = *bucket,
-	                                    .sibling = s->text[text].child};
+	s->text[s->n_texts] = (struct item_prefix){.parent = text,
+	                                           .depth = s->text[text].depth + 1,
+	                                           .byte = byte,
+	                                           .chain = *bucket,
+	                                           .sibling = s->text[text].child};
 	return *bucket = s->text[text].child = s->n_texts++;
 }
 

@@ -81,7 +81,7 @@ static bool lay_out(struct token_trie* trie, const int32_t* order) {
 }
 
 /* A path of bytes: whole plain characters up to `begin`, and the beginning of one more. */
-struct path {
+struct trie_path {
 	int begin, characters;
 	bool broken; /* by another character, or by bytes that begin none */
 	enum word_kind kind;
@@ -90,7 +90,7 @@ struct path {
 static bool is_letter(uint8_t byte) { return (byte | 0x20) >= 'a' && (byte | 0x20) <= 'z'; }
 
 /* The kind of a path that goes on with a whole plain character. */
-static enum word_kind extend_word(const struct path* path, const uint8_t* character) {
+static enum word_kind extend_word(const struct trie_path* path, const uint8_t* character) {
 	const enum word_kind kind = path->kind;
 	if (*character == ' ' && path->characters == 0)
 		return SPACE_ALONE;
@@ -101,7 +101,7 @@ static enum word_kind extend_word(const struct path* path, const uint8_t* charac
 	return letters ? spaced ? SPACED_LETTERS : LETTERS : spaced ? SPACED_WORD : WORD;
 }
 
-static struct path extend_path(struct path path, const char* bytes, int n) {
+static struct trie_path extend_path(struct trie_path path, const char* bytes, int n) {
 	const size_t size = (size_t)(n - path.begin);
 	const char* at = bytes + path.begin;
 	if (path.broken)
@@ -111,13 +111,13 @@ static struct path extend_path(struct path path, const char* bytes, int n) {
 	                    : !utf8_is_beginning(at, size);
 	if (path.broken || !whole)
 		return path;
-	return (struct path){
+	return (struct trie_path){
 	    .begin = n, .characters = path.characters + 1, .kind = extend_word(&path, (const uint8_t*)at)};
 }
 
 /* Writes the nodes' characters, and (n) kinds of those that are words. */
 static void count_characters(struct token_trie* trie, uint8_t* kind) {
-	struct path path[TRIE_DEPTH + 1] = {{.kind = LETTERS}};
+	struct trie_path path[TRIE_DEPTH + 1] = {{.kind = LETTERS}};
 	char bytes[TRIE_DEPTH];
 	for (int i = 0; i < trie->n; i++) {
 		struct trie_node* node = &trie->node[i];

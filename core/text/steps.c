@@ -246,7 +246,7 @@ static void join(struct joiner* j, size_t start, size_t end, bool match) {
 static bool split(struct walk* w, int i, const char* text, size_t size) {
 	const struct step* step = &w->steps->step[i];
 	size_t at = 0, start, end;
-	if (step->behavior != SPLIT_REMOVED && utf8_character(text, size, NULL) == size)
+	if (step->behavior != SPLIT_REMOVED && (size == 1 || utf8_character(text, size, NULL) == size))
 		return false; /* one character */
 	bool more = expression_next(step->expression, w->matcher, text, size, 0, &start, &end);
 	const bool whole = !more || end - start == size;

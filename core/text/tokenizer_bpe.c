@@ -335,8 +335,27 @@ static void merge_many(struct encoder* e, const char* word) {
 	e->n_symbols = n;
 }
 
-/* The tokens of the characters that begin in word[from, to), as symbols. */
+/* Whether a span of that size has the symbols' text, with the rest of a character that begins in it. */
+static bool span_repeats(const struct encoder* e, const char* word, size_t size, size_t from, size_t to) {
+	if (e->word != word || e->span != to - from || e->n_symbols == 0)
+		return false;
+	const struct symbol *first = e->symbol, *last = first + e->n_symbols - 1;
+	const size_t n = last->start + last->size - first->start, end = from + n;
+	return end <= size && memcmp(word + first->start, word + from, n) == 0 &&
+	       (end == size || ((uint8_t)word[end] & 0xC0) != 0x80);
+}
+
+/* The tokens of the characters that begin in word[from, to), as symbols. A run repeats itself: its tokens are
+ * those of the span before. */
 static bool merge_span(struct encoder* e, const char* word, size_t size, size_t from, size_t to) {
+	if (span_repeats(e, word, size, from, to)) {
+		const uint32_t shift = (uint32_t)(from - e->symbol[0].start);
+		for (size_t i = 0; i < e->n_symbols; i++)
+			e->symbol[i].start += shift;
+		return true;
+	}
+	e->span = to - from;
+	e->word = word;
 	if (!split_characters(e, word, size, from, to))
 		return false;
 	if (e->n_symbols <= FEW)
@@ -411,6 +430,7 @@ static bool merge_longer(struct encoder* e, const char* word, size_t size, size_
  * out. */
 static bool encode_spans(struct encoder* e, const char* word, size_t size, size_t span, bool* after_unknown) {
 	size_t end = end_of(0, span, size), first = 0, met;
+	e->word = NULL;
 	if (!merge_span(e, word, size, 0, end))
 		return false;
 	for (size_t length = span; end < size && !encoder_done(e);) {

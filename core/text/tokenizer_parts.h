@@ -80,6 +80,8 @@ struct encoder {
 	struct matcher matcher;
 	struct walk normalizer, pretokenizer;
 	struct symbol* symbol;
+	const char* word; /* of the symbols; NULL: of none */
+	size_t span;      /* bytes in which their characters begin */
 	size_t n_symbols, symbol_capacity;
 	struct symbol* tail; /* tokens of a span that the next span has to confirm */
 	size_t n_tail, tail_capacity;

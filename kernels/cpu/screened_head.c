@@ -276,7 +276,7 @@ static int survivors(const struct screened_head* c, const float* score, struct r
 
 /* ---- rows -------------------------------------------------------------------------------------- */
 
-struct certifying {
+struct screening_job {
 	struct cpu_backend* b;
 	const int* row; /* (n) of the slice */
 	int n;
@@ -360,7 +360,7 @@ static int players(const struct screened_head* c, const float* score, struct rea
 /* Finds a row's survivors that are not computed yet, with those beyond the coarse copy and without the
  * best. */
 static void screen_row(void* user, int i, int thread) {
-	struct certifying* job = user;
+	struct screening_job* job = user;
 	struct cpu_backend* b = job->b;
 	const struct screened_head* c = &b->screened;
 	const struct tensor* w = &b->head.weights->output;
@@ -405,7 +405,7 @@ static void fetch_row(const struct tensor* w, int64_t row) {
 /* A share of a row's survivors, or of all its logits. */
 static void exact_part(void* user, int part, int thread) {
 	(void)thread;
-	const struct certifying* job = user;
+	const struct screening_job* job = user;
 	const struct cpu_backend* b = job->b;
 	const struct screened_head* c = &b->screened;
 	const int i = part / PARTS, share = part % PARTS, found = job->found[i];
@@ -429,7 +429,7 @@ static double coarse_share(const struct tensor* w) {
 
 /* Rows that had to be computed whole, and survivors read here and there, can make it dearer than the full
  * head. Then it rests for a while. */
-static void weigh_cost(struct screened_head* c, const struct certifying* job, const struct tensor* w) {
+static void weigh_cost(struct screened_head* c, const struct screening_job* job, const struct tensor* w) {
 	/* A survivor took 96 ns of two threads, a row of the whole head 25 (680 bytes); 141 and 34 (952
 	 * bytes). */
 	static const double part = 0.05, scattered = 4;
@@ -449,7 +449,7 @@ bool screened_pays(struct cpu_backend* b, int n) {
 	return coarse + n * (c->cost - coarse) < 1 || ++c->refused % TRIED_AGAIN == 0;
 }
 
-static void find_and_compute(struct cpu_backend* b, struct certifying* job) {
+static void find_and_compute(struct cpu_backend* b, struct screening_job* job) {
 	const struct tensor* w = &b->head.weights->output;
 	const int n = job->n;
 	spread(b, n, (double)n * (double)w->rows * 8, screen_row, job);
@@ -466,7 +466,7 @@ static struct product coarse_product(const struct cpu_backend* b) {
 
 void screened_logits(struct cpu_backend* b, const int* row, int n) {
 	struct screened_head* c = &b->screened;
-	struct certifying job = {.b = b, .row = row, .n = n, .most = c->most_survivors};
+	struct screening_job job = {.b = b, .row = row, .n = n, .most = c->most_survivors};
 	const struct product product = coarse_product(b);
 	multiply(b, b->normed, c->coarse.cols, n, &product, 1);
 	find_and_compute(b, &job);
@@ -476,7 +476,7 @@ void screened_logits(struct cpu_backend* b, const int* row, int n) {
 void guessed_logits(struct cpu_backend* b, const int* row, int n) {
 	struct screened_head* c = &b->screened;
 	const int vocab = (int)b->head.weights->output.rows;
-	struct certifying job = {.b = b, .row = row, .n = n, .guessed = true, .most = vocab / 64 + SCANNED};
+	struct screening_job job = {.b = b, .row = row, .n = n, .guessed = true, .most = vocab / 64 + SCANNED};
 	const struct product product = coarse_product(b);
 	if (!listed_logits(b, row, n, &product))
 		multiply(b, b->normed, c->coarse.cols, n, &product, 1);

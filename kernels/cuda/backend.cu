@@ -282,8 +282,8 @@ static void take_share(struct cuda_backend* b) {
 /* With a screened head where there is room for it, too. */
 static bool fits(struct cuda_backend* b, bool library, struct error* error) {
 	const size_t room = screened_room(b), beside = library ? CUBLAS_WORKSPACE : 0;
-	b->certifies = room > 0 && weights_fit(b, beside + room, error);
-	return b->certifies || weights_fit(b, beside, error);
+	b->screens = room > 0 && weights_fit(b, beside + room, error);
+	return b->screens || weights_fit(b, beside, error);
 }
 
 /* The group's next device; close_group frees it whether it opened or not. */
@@ -295,7 +295,7 @@ static bool open_one(struct device_group* g, int rank, const struct weight_table
 	g->device[rank] = b;
 	b->group = g;
 	b->rank = rank;
-	b->certifies = options->screened_head;
+	b->screens = options->screened_head;
 	b->whole = weights->shape;
 	b->device = options->device + rank;
 	b->context = options->context > 0 ? options->context : weights->shape.context;
@@ -311,7 +311,7 @@ static bool open_one(struct device_group* g, int rank, const struct weight_table
 	    !fits(b, library, error) || (library && !open_cublas(b, error)) || !upload_weights(b, error))
 		return false;
 	b->head.prefill_is_exact = !b->cublas;
-	return workspace_open(b, error) && (!b->certifies || screened_open(b, error));
+	return workspace_open(b, error) && (!b->screens || screened_open(b, error));
 }
 
 struct backend* cuda_open(const struct weight_table* weights, const struct backend_options* options,

@@ -179,7 +179,7 @@ struct cuda_backend {
 	int device, context, chunks, segments, multiprocessors;
 	enum launches launches;
 	int column_parts; /* of products with few rows; 0: by their shape (parts.h). The same bits */
-	bool certifies;   /* a screened head is asked for */
+	bool screens;     /* a screened head is asked for */
 	bool bf16;        /* activations and half-precision weights are BF16, else F16 */
 	cudaStream_t stream;
 	struct cublas_calls calls;
@@ -529,18 +529,18 @@ __device__ __forceinline__ float block_max(float x, float* shared) {
 }
 
 /* A score and its id; larger first, then the lower id. */
-struct choice {
+struct scored_token {
 	float score;
 	int32_t token;
 };
 
-__device__ __forceinline__ struct choice better(struct choice a, struct choice b) {
+__device__ __forceinline__ struct scored_token better(struct scored_token a, struct scored_token b) {
 	return a.score > b.score || (a.score == b.score && a.token < b.token) ? a : b;
 }
 
-__device__ inline struct choice block_best(struct choice mine, struct choice* shared) {
+__device__ inline struct scored_token block_best(struct scored_token mine, struct scored_token* shared) {
 	for (int step = 16; step > 0; step /= 2) {
-		struct choice other;
+		struct scored_token other;
 		other.score = __shfl_xor_sync(0xffffffffu, mine.score, step);
 		other.token = __shfl_xor_sync(0xffffffffu, mine.token, step);
 		mine = better(mine, other);
@@ -549,7 +549,7 @@ __device__ inline struct choice block_best(struct choice mine, struct choice* sh
 	if (threadIdx.x % 32 == 0)
 		shared[threadIdx.x / 32] = mine;
 	__syncthreads();
-	struct choice best = shared[0];
+	struct scored_token best = shared[0];
 	for (unsigned i = 1; i < blockDim.x / 32; i++)
 		best = better(best, shared[i]);
 	return best;

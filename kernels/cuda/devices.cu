@@ -85,7 +85,7 @@ size_t most_of_a_part(const struct cuda_backend* b) {
 /* ---- gathering ---------------------------------------------------------------------------- */
 
 /* The parts (devices, slot) lie one behind the other, rows by rows of each its own width. */
-struct parts {
+struct gathered_parts {
 	const void* from;
 	size_t slot; /* elements from one to the next */
 	int devices;
@@ -93,7 +93,8 @@ struct parts {
 };
 
 template <class T, bool ADD>
-__global__ void join_parts_kernel(T* out, struct parts p, const struct device_slice* s, int sub_layer) {
+__global__ void join_parts_kernel(T* out, struct gathered_parts p, const struct device_slice* s,
+                                  int sub_layer) {
 	const int r = (int)blockIdx.x;
 	if (r >= s->n || leaves_out(s, sub_layer))
 		return;
@@ -107,7 +108,7 @@ __global__ void join_parts_kernel(T* out, struct parts p, const struct device_sl
 }
 
 /* Each row from the device that has its token; kept states, which a span begins with, are on every device. */
-__global__ void choose_part_kernel(float* x, struct parts p, int dim, const struct device_slice* s) {
+__global__ void choose_part_kernel(float* x, struct gathered_parts p, int dim, const struct device_slice* s) {
 	const int r = (int)blockIdx.x;
 	if (r >= s->n)
 		return;
@@ -119,8 +120,8 @@ __global__ void choose_part_kernel(float* x, struct parts p, int dim, const stru
 		x[(size_t)r * dim + j] = part[j];
 }
 
-static void join_parts(const struct cuda_backend* b, const struct parts& p, int rows, enum gathered what,
-                       int sub_layer) {
+static void join_parts(const struct cuda_backend* b, const struct gathered_parts& p, int rows,
+                       enum gathered what, int sub_layer) {
 	const struct workspace* k = &b->work;
 	const unsigned grid = (unsigned)rows;
 	const int dim = b->shape.dim;

@@ -157,7 +157,7 @@ struct cache* cuda_cache_open(struct backend* backend, int capacity, enum dtype 
 }
 
 /* The pages that a path's rows lie in, and will: slots count from the first one's. */
-struct path {
+struct page_path {
 	__half* page[MAX_ROWS / PAGE_SLOTS + 1];
 	int first, n;
 	int32_t row[MAX_ROWS];
@@ -165,7 +165,7 @@ struct path {
 
 /* Moves rows of the path down over the others, in order. A block has one head's keys or values in one block
  * of the model, and each thread has an element. */
-__global__ void compact_kernel(struct path path, int head_dim) {
+__global__ void compact_kernel(struct page_path path, int head_dim) {
 	const size_t head = (size_t)blockIdx.x * PAGE_SLOTS * head_dim;
 	for (int j = threadIdx.x; j < head_dim; j += blockDim.x)
 		for (int i = 0; i < path.n; i++) {
@@ -177,7 +177,7 @@ __global__ void compact_kernel(struct path path, int head_dim) {
 
 static void compact(const struct cuda_backend* b, const struct paged_cache* c, const int32_t* row, int n) {
 	const int first = c->head.committed / PAGE_SLOTS;
-	struct path path = {};
+	struct page_path path = {};
 	path.first = c->head.committed % PAGE_SLOTS;
 	path.n = n;
 	memcpy(path.row, row, (size_t)n * sizeof *row);

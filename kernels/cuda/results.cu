@@ -63,7 +63,7 @@ __device__ __forceinline__ void add_to_bin(unsigned long long* bins, uint32_t bi
 		atomicAdd(&bins[bin], sum);
 }
 
-struct cut {
+struct sampling_cut {
 	uint32_t key;
 	int ties;
 };
@@ -98,8 +98,8 @@ __device__ uint32_t find_bin(struct finding* f, unsigned long long target) {
 }
 
 /* The last key that is needed for the weights, from the most probable on, to reach the target. */
-__device__ struct cut find_cut(const float* x, int vocab, bool weighted, unsigned long long target,
-                               struct finding* f) {
+__device__ struct sampling_cut find_cut(const float* x, int vocab, bool weighted, unsigned long long target,
+                                        struct finding* f) {
 	const int shift[LEVELS] = {20, 10, 0};
 	uint32_t known = 0;
 	__syncthreads();
@@ -136,7 +136,7 @@ __device__ struct cut find_cut(const float* x, int vocab, bool weighted, unsigne
 		if ((bits_from_float(x[v]) & 0x7fffffffu) == f->prefix)
 			f->one = weigh(x[v], true); /* the same value whoever writes it */
 	__syncthreads();
-	struct cut cut;
+	struct sampling_cut cut;
 	cut.key = f->prefix;
 	const unsigned long long left = target > f->above ? target - f->above : 0;
 	const unsigned long long ties = f->one > 0 ? (left + f->one - 1) / f->one : 1;
@@ -145,7 +145,7 @@ __device__ struct cut find_cut(const float* x, int vocab, bool weighted, unsigne
 }
 
 /* Keeps what is above the cut, and of the ties the lowest ids: every thread owns a run of ids. */
-__device__ void apply_cut(float* x, int vocab, struct cut cut, unsigned long long* shared) {
+__device__ void apply_cut(float* x, int vocab, struct sampling_cut cut, unsigned long long* shared) {
 	const int each = (vocab + (int)blockDim.x - 1) / (int)blockDim.x, first = (int)threadIdx.x * each;
 	const int end = min(first + each, vocab);
 	unsigned long long mine = 0;
@@ -218,7 +218,7 @@ __device__ __forceinline__ int wanted(const struct device_row& row) {
 
 __global__ void segment_kernel(struct choosing c, const struct device_slice* s) {
 	__shared__ float shared[THREADS / 32];
-	__shared__ struct choice best[THREADS / 32];
+	__shared__ struct scored_token best[THREADS / 32];
 	const int r = blockIdx.y, first = (int)blockIdx.x * RESULT_SEGMENT;
 	if (r >= s->n || !s->row[r].want)
 		return;
@@ -246,9 +246,9 @@ __global__ void segment_kernel(struct choosing c, const struct device_slice* s) 
 		c.sums[2 * at + 1] = sum;
 	}
 	for (int k = 0; k < wanted(s->row[r]); k++) {
-		struct choice top = {-INFINITY, INT32_MAX};
+		struct scored_token top = {-INFINITY, INT32_MAX};
 		for (int i = 0; i < EACH; i++) {
-			const struct choice here = {mine[i], first + i * THREADS + (int32_t)threadIdx.x};
+			const struct scored_token here = {mine[i], first + i * THREADS + (int32_t)threadIdx.x};
 			if (mine[i] > -INFINITY)
 				top = better(top, here);
 		}
@@ -264,7 +264,7 @@ __global__ void segment_kernel(struct choosing c, const struct device_slice* s) 
 }
 
 __global__ void join_kernel(struct choosing c, const struct device_slice* s, struct device_result* out) {
-	__shared__ struct choice best[THREADS / 32];
+	__shared__ struct scored_token best[THREADS / 32];
 	__shared__ float most, sum;
 	const int r = blockIdx.x;
 	if (r >= s->n || !s->row[r].want)
@@ -288,13 +288,13 @@ __global__ void join_kernel(struct choosing c, const struct device_slice* s, str
 		result->max_probability = 1.0f / sum;
 	}
 	__syncthreads();
-	struct choice last = {INFINITY, -1};
+	struct scored_token last = {INFINITY, -1};
 	int n = 0;
 	for (; n < wanted(row); n++) {
-		struct choice top = {-INFINITY, INT32_MAX};
+		struct scored_token top = {-INFINITY, INT32_MAX};
 		for (int i = threadIdx.x; i < c.segments * wanted(row); i += blockDim.x) {
 			const size_t from = (at + i / wanted(row)) * MAX_TOP + i % wanted(row);
-			const struct choice here = {c.top_score[from], c.top_token[from]};
+			const struct scored_token here = {c.top_score[from], c.top_token[from]};
 			const bool after =
 			    here.score < last.score || (here.score == last.score && here.token > last.token);
 			if (here.score > -INFINITY && after)

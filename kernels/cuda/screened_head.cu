@@ -87,7 +87,7 @@ __global__ void coarse_kernel(struct matrix coarse, float* slack, struct matrix 
 /* SWIFTLET_CUDA_HEAD=screened: whatever it saves. */
 static bool is_worth_it(const struct cuda_backend* b, size_t stored, size_t coarse) {
 	const char* wish = getenv("SWIFTLET_CUDA_HEAD");
-	return b->certifies && ((wish && strcmp(wish, "screened") == 0) || stored >= coarse + LEAST_SAVED);
+	return b->screens && ((wish && strcmp(wish, "screened") == 0) || stored >= coarse + LEAST_SAVED);
 }
 
 size_t screened_room(const struct cuda_backend* b) {
@@ -175,7 +175,7 @@ void screened_weigh(struct cuda_backend* b, unsigned survivors) {
 
 /* ---- a pass ------------------------------------------------------------------------------- */
 
-struct certifying {
+struct screening {
 	struct matrix head; /* as stored */
 	const float* slack;
 	float* logits; /* (n, vocab) coarse ones, which become exact where they have to be */
@@ -187,18 +187,18 @@ struct certifying {
 };
 
 /* Comparisons with what is not a number say yes. */
-__device__ __forceinline__ bool may_win(const struct certifying& c, int r, int v) {
+__device__ __forceinline__ bool may_win(const struct screening& c, int r, int v) {
 	const struct screened_reach reach = c.reach[r];
 	return !(c.logits[(size_t)r * c.head.rows + v] + c.slack[v] * reach.near < reach.threshold);
 }
 
 /* The row's best coarse one, as stored: what the others have to reach. */
 template <class T>
-__device__ void take_reach(const struct certifying& c, const T* x, int r, struct choice* best,
+__device__ void take_reach(const struct screening& c, const T* x, int r, struct scored_token* best,
                            float* shared) {
 	const int dim = c.head.cols, warp = (int)threadIdx.x / 32;
 	const size_t at = (size_t)r * c.segments;
-	struct choice mine = {-INFINITY, 0};
+	struct scored_token mine = {-INFINITY, 0};
 	float squares = 0, acc[1][4];
 	for (int i = threadIdx.x; i < c.segments; i += THREADS)
 		mine = better(mine, {__ldcg(&c.best_score[at + i]), __ldcg(&c.best_token[at + i])});
@@ -217,14 +217,14 @@ __device__ void take_reach(const struct certifying& c, const T* x, int r, struct
 
 template <class T>
 __global__ void __launch_bounds__(THREADS)
-    best_kernel(struct certifying c, const T* x, const struct device_slice* s) {
-	__shared__ struct choice best[WARPS];
+    best_kernel(struct screening c, const T* x, const struct device_slice* s) {
+	__shared__ struct scored_token best[WARPS];
 	__shared__ float shared[WARPS * TILE * 8];
 	const int r = (int)blockIdx.y, first = (int)blockIdx.x * RESULT_SEGMENT;
 	if (r >= s->n || s->head != HEAD_COARSE || !s->row[r].want)
 		return;
 	const float* logits = c.logits + (size_t)r * c.head.rows;
-	struct choice mine = {-INFINITY, first};
+	struct scored_token mine = {-INFINITY, first};
 	for (int v = first + (int)threadIdx.x; v < min(first + RESULT_SEGMENT, c.head.rows); v += THREADS)
 		mine = better(mine, {logits[v], v});
 	mine = block_best(mine, best);
@@ -237,7 +237,7 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 /* The ids of the block's, one a thread, that may win in some row of the slice, ascending; how many. */
-__device__ static int list_survivors(const struct certifying& c, const struct device_slice* s, int32_t* id,
+__device__ static int list_survivors(const struct screening& c, const struct device_slice* s, int32_t* id,
                                      int* count) {
 	const int v = (int)blockIdx.x * THREADS + (int)threadIdx.x, warp = (int)threadIdx.x / 32;
 	bool may = false;
@@ -260,7 +260,7 @@ __device__ static int list_survivors(const struct certifying& c, const struct de
 
 template <class T, int TILES>
 __global__ void __launch_bounds__(THREADS, blocks_at_once(TILES, true))
-    exact_kernel(struct certifying c, const T* x, struct device_slice* s) {
+    exact_kernel(struct screening c, const T* x, struct device_slice* s) {
 	__shared__ float shared[WARPS * TILE * 8 * TILES];
 	__shared__ int32_t id[THREADS];
 	__shared__ int count[WARPS];
@@ -288,8 +288,8 @@ __global__ void __launch_bounds__(THREADS, blocks_at_once(TILES, true))
 void launch_screened(const struct cuda_backend* b, int bucket) {
 	const struct device_screened* of = &b->screened;
 	const struct workspace* w = &b->work;
-	const struct certifying c = {b->output.stored, of->slack, w->logits, w->top_score,
-	                             w->top_token,     of->reach, of->done,  b->segments};
+	const struct screening c = {b->output.stored, of->slack, w->logits, w->top_score,
+	                            w->top_token,     of->reach, of->done,  b->segments};
 	const unsigned blocks = (unsigned)((c.head.rows + THREADS - 1) / THREADS);
 	if (of->coarse.rows == 0)
 		return;
