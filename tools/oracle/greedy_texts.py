@@ -95,8 +95,9 @@ def main():
         with tempfile.TemporaryDirectory() as scratch:
             folder = pathlib.Path(scratch)
             write_folder(case, folder)
-            theirs = by_transformers(folder, case["config"], prompts, asked.tokens)
-            ours = by_swiftlet(asked.program, folder, texts, asked.tokens)
+            n = min(asked.tokens, case["config"]["max_position_embeddings"] - max(map(len, prompts)))
+            theirs = by_transformers(folder, case["config"], prompts, n)
+            ours = by_swiftlet(asked.program, folder, texts, n)
         results = [compare(a, b, margins) for a, (b, margins) in zip(ours, theirs)]
         agreed = sum(n for n, _ in results)
         total, wrong, cases = total + agreed, wrong + sum(bad for _, bad in results), cases + 1
