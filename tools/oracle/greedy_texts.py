@@ -3,7 +3,8 @@
 
   greedy_texts.py SWIFTLET [--each N] [--tokens N] [CASE…]    cases by the beginnings of their names (all), N of each family
 
-A text may differ where transformers' two best logits are closer than 2e-4; what follows is not compared.
+A text may differ where transformers' two best logits are closer than 2e-4; what follows is not compared. It may also differ
+behind a choice of experts as close, which is not looked for.
 """
 import argparse
 import json
