@@ -38,3 +38,10 @@ with tempfile.TemporaryDirectory() as folder:
         best[m["task"]] = [len(mine & s) / len(s) for s in sets]
     print("planted sub-layers found:", best)
     assert best["latin"][0] > best["latin"][1] and best["cyrillic"][1] > best["cyrillic"][0], "each kind has its own mask"
+
+    # a text without a label begins with the mask that served most, where no such text has a mask yet
+    most = max(masks, key=lambda m: m["tokens_served"])
+    line = json.dumps({"id": 1, "prompt": "abcdefgh", "max_tokens": 8})
+    out = subprocess.run([PROGRAM, "stream", "-m", figures.TWO, "--store", store, "--search", "off", *figures.FIXED], input=line,
+                         capture_output=True, text=True, check=True).stdout
+    assert {k: most[k] for k in ("attention", "mlp")} == {k: json.loads(out)["mask"][k] for k in ("attention", "mlp")}, out
