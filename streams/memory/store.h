@@ -17,7 +17,7 @@
  *                                                                  (streams/memory/statistics.h)
  *
  * `task` is empty for texts without a label. `kind` is 0 and `signature` NULL: they held workload clusters of
- * texts without a label, and the mean states that told these apart, before schema 11.
+ * texts without a label, and the mean states that distinguished these, before schema 11.
  * `skipped` is the mask as text, "a1,3,5m2,3": attention blocks, then MLP blocks, then after an
  * "l" the per cents that levels leave out, by depth and kind of map. No text of any request is in it. */
 #ifndef SWIFTLET_STREAMS_MEMORY_STORE_H
