@@ -31,7 +31,7 @@ int64_t sql_number(struct store* s, const char* sql, const char* doing, struct e
 }
 
 void sql_copy_text(const struct sql_value* v, char* to, size_t size) {
-	snprintf(to, size, "%s", v->kind == SQL_TEXT && v->text ? v->text : "");
+	snprintf(to, size, "%s", v->kind == SQL_TEXT && v->data ? (const char*)v->data : "");
 }
 
 /* ---- schemas ------------------------------------------------------------------------------ */

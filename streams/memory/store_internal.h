@@ -27,10 +27,11 @@ struct store {
 /* A statement is SQL that both databases understand, with parameters ?1, ?2, …; messages call the operation
  * `doing`. Functions that return bool return false with the error set. */
 struct sql_value { /* of a parameter or a column; a number has both fields set */
-	enum { SQL_INT, SQL_REAL, SQL_TEXT } kind;
+	enum { SQL_INT, SQL_REAL, SQL_TEXT, SQL_BLOB } kind;
 	int64_t number;
 	double real;
-	const char* text; /* NULL is NULL */
+	const void* data; /* NULL is NULL */
+	size_t size;      /* of a blob */
 };
 enum { SQL_MOST = 32 /* parameters, and columns, of a statement */ };
 
@@ -56,7 +57,10 @@ static inline struct sql_value sql_of_real(double v) {
 	return (struct sql_value){.kind = SQL_REAL, .real = v};
 }
 static inline struct sql_value sql_of_text(const char* v) {
-	return (struct sql_value){.kind = SQL_TEXT, .text = v};
+	return (struct sql_value){.kind = SQL_TEXT, .data = v};
+}
+static inline struct sql_value sql_of_blob(const void* v, size_t size) {
+	return (struct sql_value){.kind = SQL_BLOB, .data = v, .size = size};
 }
 /* Parameters from ?1 on, and their number. */
 #define sql_with(...)                                                                                        \
