@@ -196,8 +196,8 @@ bool store_forget(struct store* s, const struct store_model* model, const struct
 	                    e);
 }
 
-bool store_trim(struct store* s, const char* fingerprint, int capacity, int per_task, struct error* e) {
-	struct store_job job = {.kind = JOB_TRIM, .capacity = capacity, .per_task = per_task};
+bool store_trim(struct store* s, const char* fingerprint, int capacity, int per_cluster, struct error* e) {
+	struct store_job job = {.kind = JOB_TRIM, .capacity = capacity, .per_cluster = per_cluster};
 	strncpy(job.model.fingerprint, fingerprint, sizeof job.model.fingerprint - 1);
 	return run_or_queue(s, &job, e);
 }

@@ -93,15 +93,11 @@ void sql_copy_text(const struct sql_value*, char* to, size_t size);
 	"CREATE TABLE IF NOT EXISTS figure(model BIGINT NOT NULL REFERENCES model(id), device TEXT NOT NULL,"    \
 	" task TEXT NOT NULL, kind BIGINT NOT NULL, what TEXT NOT NULL, total DOUBLE PRECISION NOT NULL,"        \
 	" samples DOUBLE PRECISION NOT NULL, PRIMARY KEY(model, device, task, kind, what));"
-/* Tables and figures of earlier schemas that are not read any more. Of the masks of texts without a label
- * that differ in their workload cluster alone, the one that served most stays. */
+/* Tables and figures of earlier schemas that are not read any more. */
 #define STORE_FORGOTTEN                                                                                      \
 	"DROP TABLE IF EXISTS observation; DROP TABLE IF EXISTS influence; DROP TABLE IF EXISTS chance;"         \
 	"DROP TABLE IF EXISTS cost; DROP TABLE IF EXISTS text; DELETE FROM figure WHERE what LIKE 'influence%'"  \
-	" OR what LIKE 'rows-%' OR what = 'plain'; DELETE FROM mask WHERE EXISTS (SELECT 1 FROM mask AS other"   \
-	" WHERE other.model = mask.model AND other.task = mask.task AND other.skipped = mask.skipped AND"        \
-	" (other.tokens > mask.tokens OR other.tokens = mask.tokens AND other.id < mask.id));"                   \
-	"UPDATE mask SET kind = 0, signature = NULL, signature_prompts = 0;"
+	" OR what LIKE 'rows-%' OR what = 'plain';"
 /* Refuses a schema that is newer than this program's, or older than `oldest`. */
 bool store_check_schema(const struct store*, int64_t version, int oldest, struct error*);
 /* Logs that a store of an earlier schema was opened, and what of it is dropped. */
@@ -124,10 +120,10 @@ enum job_kind { JOB_MASKS, JOB_DELETE, JOB_TRIM, JOB_FIGURES };
 struct store_job {
 	enum job_kind kind;
 	struct store_model model;
-	const struct bank_entry* entry;    /* (n) of MASKS; one of DELETE (task, mask) */
+	const struct bank_entry* entry;    /* (n) of MASKS; one of DELETE (task, kind, mask) */
 	const struct store_figure* figure; /* (n) */
 	bool anew;                         /* MASKS: replaces what is stored instead of adding to it */
-	int n, capacity, per_task;
+	int n, capacity, per_cluster;
 	char device[STORE_DEVICE];
 	int64_t* id; /* of MASKS: the last one's row id; may be NULL */
 };

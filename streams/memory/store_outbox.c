@@ -125,7 +125,8 @@ static const struct copied_table {
 } tables[] = {
     {"model", "id, fingerprint, name, blocks"},
     {"mask",
-     "id, model, task, kind, skipped, skip_ratio, settled, " RECORD_COLUMNS ", created, updated"},
+     "id, model, task, kind, skipped, skip_ratio, settled, signature, signature_prompts, " RECORD_COLUMNS
+     ", created, updated"},
     {"figure", "model, device, task, kind, what, total, samples"},
 };
 
