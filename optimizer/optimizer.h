@@ -15,7 +15,7 @@
 bool optimizer_open(struct session*, struct error*);
 /* The session's search; NULL if its mask is fixed. */
 struct search* session_search(struct session*);
-/* A search with this session's options, for another task; NULL on no memory. */
+/* A search with this session's options, for another workload cluster; NULL on no memory. */
 struct search* session_new_search(struct session*);
 /* Continues with another search, which the session then owns, and whose best mask drafts. The caller gets the
  * present one. If the session has no search (NULL), `other` stays the caller's. */

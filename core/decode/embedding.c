@@ -6,7 +6,7 @@
 
 #include "core/decode/session_state.h"
 
-static bool open_tap(struct session* s) {
+bool session_open_tap(struct session* s) {
 	const size_t dim = (size_t)s->engine->model->weights.shape.dim;
 	if (!s->tap)
 		s->tap = malloc(PREFILL_CHUNK * dim * sizeof *s->tap);
@@ -40,7 +40,7 @@ bool embedding_start(struct session* s, const struct swiftlet_request* r, struct
 	if (!w->output_norm.data)
 		return error_set(error, "embeddings need a model whose norms are in memory");
 	memset(r->embedding, 0, (size_t)w->shape.dim * sizeof *r->embedding);
-	return (open_tap(s) && open_embedding(&s->embedding, w)) ||
+	return (session_open_tap(s) && open_embedding(&s->embedding, w)) ||
 	       error_set(error, "out of memory for an embedding");
 }
 

@@ -56,13 +56,16 @@ static void prefill_wants(struct session* s, int n, bool last) {
 	}
 }
 
-/* The tap for a requested embedding, or a drafter that sees the prompt. */
+/* The tap for a requested embedding, a drafter that sees the prompt, or the signature. */
 static void tap_prompt(const struct session* s, struct pass* pass) {
 	if (s->embedding.out) {
 		pass->tap = pass->last - 1;
 		pass->tap_out = s->tap;
 	} else if (session_reads_prompt(s)) {
 		s->driver->calls->tap(s->driver, pass);
+	} else if (s->signature.mean) {
+		pass->tap = 2 * (block_count(s) / 2) - 1;
+		pass->tap_out = s->tap;
 	}
 }
 
@@ -91,6 +94,18 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	if (s->again > 0)
 		return; /* taps and the learner have read these rows before */
 	tap_prompt(s, &work->pass);
+}
+
+enum { SIGNATURE_FIRST = 4 };
+
+/* Leaves out BOS and the first few rows, whose massive activations are the same in every text. */
+static void add_signature(struct session* s, int first, int rows) {
+	const int dim = s->engine->model->weights.shape.dim;
+	const int from = first < SIGNATURE_FIRST ? SIGNATURE_FIRST - first : 0;
+	for (int i = from; i < rows; i++)
+		for (int j = 0; j < dim; j++)
+			s->signature.mean[j] += s->tap[(size_t)i * (size_t)dim + (size_t)j];
+	s->signature.rows += rows > from ? rows - from : 0;
 }
 
 /* ---- emission ----------------------------------------------------------------------------- */
@@ -325,6 +340,8 @@ static bool end_prefill(struct session* s, int n) {
 		s->phase = PHASE_ROUND;
 		return true;
 	}
+	for (int j = 0; s->signature.rows > 0 && j < s->engine->model->weights.shape.dim; j++)
+		s->signature.mean[j] /= (float)s->signature.rows;
 	s->started = options_clock(&s->options);
 	s->phase = PHASE_ROUND;
 	const bool more =
@@ -342,6 +359,8 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, i
 	const int first = s->cache->committed - (work->pass.kind == PASS_PREFILL ? n : 0);
 	if (work->pass.tap >= 0 && s->embedding.out)
 		embedding_add(s, first, n);
+	else if (work->pass.tap >= 0 && s->signature.mean)
+		add_signature(s, first, n);
 	int32_t path[PREFILL_CHUNK];
 	for (int i = 0; i < n; i++)
 		path[i] = i;

@@ -109,6 +109,7 @@ void session_close(struct session* s) {
 	free(s->log_probs.logits);
 	free(s->log_probs.scratch);
 	free(s->tap);
+	free(s->signature.mean);
 	embedding_close(&s->embedding);
 	free(s);
 }
@@ -278,6 +279,9 @@ bool session_start(struct session* s, const struct swiftlet_request* r, struct e
 	start_sampler(s, r);
 	if (!constraint_start(s, r, error) || !start_drafters(s, r, error))
 		return false;
+	s->signature.rows = 0;
+	if (s->signature.mean)
+		memset(s->signature.mean, 0, sizeof(float) * (size_t)s->engine->model->weights.shape.dim);
 	s->cancelled = false;
 	s->failure.message[0] = 0;
 	s->stop = SWIFTLET_RUNNING;
@@ -482,6 +486,15 @@ struct mask session_mask(const struct session* s, double* matchness) {
 	if (matchness)
 		*matchness = s->matchness;
 	return s->mask;
+}
+
+void session_want_signature(struct session* s) {
+	if (!s->signature.mean && !session_reads_prompt(s) && session_open_tap(s))
+		s->signature.mean = calloc((size_t)s->engine->model->weights.shape.dim, sizeof *s->signature.mean);
+}
+
+const float* session_signature(const struct session* s) {
+	return s->signature.rows > 0 && s->phase != PHASE_PREFILL ? s->signature.mean : NULL;
 }
 
 int64_t session_last_round(const struct session* s, int* draft_steps, int* accepted) {

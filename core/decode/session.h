@@ -116,6 +116,10 @@ struct mask session_quantized(const struct session*, bool* head);
 void session_set_tenant(struct session*, int tenant, bool shares_prefixes);
 /* Tokens of this prompt that a request would find in the cache (whole chunks). */
 int session_common_prefix(const struct session*, const int32_t* prompt, int n);
+/* Mean hidden state (dim) in the middle of the model over the prompt's computed rows, once the prefill is
+ * done; NULL before, or if it was not requested. */
+const float* session_signature(const struct session*);
+void session_want_signature(struct session*); /* no memory is silent: no signature */
 /* The last verified round with a draft step: draft steps taken and accepted; and a count of such rounds,
  * which shows a new one. */
 int64_t session_last_round(const struct session*, int* draft_steps, int* accepted);

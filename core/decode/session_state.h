@@ -77,6 +77,12 @@ struct log_probs {
 	int n_prompt;
 };
 
+/* The prompt's mean state in the middle of the model. */
+struct signature {
+	float* mean; /* (dim) the sum while the prompt is computed; NULL: not wanted */
+	int rows;    /* that are in it */
+};
+
 /* The last verified round that had a draft step. */
 struct last_round {
 	int64_t count; /* of such rounds */
@@ -160,7 +166,9 @@ struct session {
 	double cost_since_plain; /* of those rounds */
 	struct last_round last_round;
 
-	float* tap; /* (PREFILL_CHUNK, dim) states of the prompt's rows, for an embedding; NULL until then */
+	float* tap; /* (PREFILL_CHUNK, dim) states of the prompt's rows, for an embedding or the signature; NULL
+	               until then */
+	struct signature signature;
 	struct swiftlet_figures figures;
 	double started;
 };
@@ -205,6 +213,7 @@ void penalties_close(struct session*);
 
 /* embedding.c */
 /* Makes room for s->tap; false on no memory. */
+bool session_open_tap(struct session*);
 bool embedding_start(struct session*, const struct swiftlet_request*, struct error*);
 /* The rows of a pass over the prompt, from its token `first` on. */
 void embedding_add(struct session*, int first, int n);

@@ -355,8 +355,11 @@ static bool take_stack(const struct binding* b, const char* name, int64_t rows, 
 /* True when the block's experts are stored as two stacks, the first with gate and up together. */
 static bool has_fused_experts(const struct binding* b) {
 	char full[NAME_SIZE];
-	return b->names->stacked_gate_up && !b->config->packing.experts_inverted &&
-	       tensor_table_find(b->table, in_full(b, b->names->stacked_gate_up, "", full));
+	const struct named_tensor* both =
+	    b->names->stacked_gate_up
+	        ? tensor_table_find(b->table, in_full(b, b->names->stacked_gate_up, "", full))
+	        : NULL;
+	return both && !both->used; /* else it was converted */
 }
 
 static bool bind_fused_experts(const struct binding* b, struct expert* expert) {

@@ -57,7 +57,7 @@ static bool required(const struct source* s, const char* field, int high, int* o
 	(BY(MIXTRAL) | BY(QWEN3_MOE) | BY(GPT_OSS) | BY(OLMOE) | BY(QWEN2_MOE) | BY(GLM4_MOE) |                  \
 	 BY(ERNIE4_5_MOE) | BY(MINIMAX_M2) | BY(QWEN3_5_MOE) | BY(QWEN3_NEXT) | BY(DOTS1) | BY(GEMMA4) |         \
 	 BY(DEEPSEEK) | BY(LFM2_MOE) | BY(GRANITE4) | BY(GRANITE_MOE) | BY(NEMOTRON_H) | BY(PHIMOE) |            \
-	 BY(LLAMA4))
+	 BY(LLAMA4) | BY(QWEN3_VL_MOE))
 #define BY_GRANITE (BY(GRANITE) | BY(GRANITE4) | BY(GRANITE_MOE))
 /* Fields that change the arithmetic in ways that the pass does not implement. Each has the one value that is
  * accepted: none, or the number given. The families named read the field in their own function. */
@@ -133,6 +133,9 @@ static bool read_family(struct source* s) {
 			type = "exaone4";
 	}
 	s->config->family = family_by_name(type);
+	const char* reason = family_refusal(type, strlen(type));
+	if (!s->config->family && reason)
+		return fail(s, "model_type is \"%.60s\", which is not supported: %s", type, reason);
 	return s->config->family || fail(s, "model_type is \"%.60s\", which is not supported; supported are %s",
 	                                 type, family_names(list, sizeof list));
 }
@@ -246,9 +249,9 @@ static bool read_quantization(const struct source* s) {
 	const cJSON* q = json_field(s->outer && json_field(s->outer, "quantization_config") ? s->outer : s->json,
 	                            "quantization_config");
 	const char *method = NULL, *format = NULL;
-	s->config->packing.gates_first = s->config->family->special == SPECIAL_LLAMA4;
-	s->config->packing.experts_inverted =
-	    s->config->family->special == SPECIAL_GPT_OSS || s->config->packing.gates_first;
+	const enum special special = s->config->family->special;
+	s->config->packing.gates_first = special == SPECIAL_LLAMA4 || special == SPECIAL_QWEN3_VL_MOE;
+	s->config->packing.experts_inverted = special == SPECIAL_GPT_OSS || s->config->packing.gates_first;
 	const struct source in = within(s, q);
 	if (json_field(json_field(s->outer ? s->outer : s->json, "quantization"), "bits"))
 		return fail(s,
@@ -1216,6 +1219,14 @@ static bool read_some_experts(const struct source* s, int n, int used, int ffn) 
 
 static bool read_qwen3_moe(const struct source* s) { return read_some_experts(s, 128, 8, 768); }
 
+static bool read_qwen3_vl_moe(const struct source* s) {
+	if (!read_some_experts(s, 60, 4, 1408))
+		return false;
+	s->config->packing.inputs = s->config->shape.dim;
+	s->config->shape.experts_normalised = true; /* whatever norm_topk_prob is */
+	return true;
+}
+
 /* Treats shared experts as one expert of their joint width. */
 static bool read_shared(const struct source* s, const char* count, int by_default) {
 	struct model_shape* m = &s->config->shape;
@@ -1722,6 +1733,7 @@ static bool read_special(const struct source* s) {
 	                                                     [SPECIAL_ERNIE4_5_MOE] = read_ernie4_5_moe,
 	                                                     [SPECIAL_MINIMAX_M2] = read_minimax_m2,
 	                                                     [SPECIAL_QWEN3_MOE] = read_qwen3_moe,
+	                                                     [SPECIAL_QWEN3_VL_MOE] = read_qwen3_vl_moe,
 	                                                     [SPECIAL_QWEN3_5] = read_qwen3_5,
 	                                                     [SPECIAL_QWEN3_5_MOE] = read_qwen3_5_moe,
 	                                                     [SPECIAL_QWEN3_NEXT] = read_qwen3_next,

@@ -16,6 +16,7 @@
 #define EXPERTS                                                                                              \
 	.router = "mlp.gate.weight", .expert_gate = "mlp.experts.%d.gate_proj.weight",                           \
 	.expert_up = "mlp.experts.%d.up_proj.weight", .expert_down = "mlp.experts.%d.down_proj.weight"
+#define EXPERTS_STACKED .router = "mlp.gate.weight"
 #define SHARED_EXPERTS                                                                                       \
 	.shared_gate_proj = "mlp.shared_experts.gate_proj", .shared_up = "mlp.shared_experts.up_proj",           \
 	.shared_down = "mlp.shared_experts.down_proj"
@@ -106,6 +107,9 @@ static const struct family families[] = {
     FAMILY("qwen2_5_vl_text", "qwen2vl", QWEN2_VLS),
     FAMILY("qwen3_vl_text", "qwen3vl", .context = 128000, .kv_heads = 32, .head_dim = 128, .epsilon = 1e-6f,
            .theta = 5e5f, BIASES, .head_norm = HEAD_NORM_EACH, NORMS_BEFORE),
+    FAMILY("qwen3_vl_moe_text", "qwen3vlmoe", .special = SPECIAL_QWEN3_VL_MOE, .context = 128000,
+           .kv_heads = 16, .epsilon = 1e-6f, .theta = 5e5f, BIASES, .head_norm = HEAD_NORM_EACH,
+           EXPERTS_STACKED, NORMS_BEFORE),
     FAMILY("gpt_oss", "gpt-oss", .special = SPECIAL_GPT_OSS, .vocab = 201088, .heads = 64, .context = 131072,
            .kv_heads = 8, .head_dim = 64, .window = 128, .window_rule = WINDOW_PERIOD, .window_period = 2,
            .epsilon = 1e-5f, .theta = 1.5e5f,
@@ -255,6 +259,7 @@ static const struct within {
               {"qwen2_vl", "qwen2_vl_text", true},
               {"qwen2_5_vl", "qwen2_5_vl_text", true},
               {"qwen3_vl", "qwen3_vl_text", false},
+              {"qwen3_vl_moe", "qwen3_vl_moe_text", false},
               {"qwen3_5", "qwen3_5_text", false},
               {"qwen3_5_moe", "qwen3_5_moe_text", false},
               {"exaone4_5", "exaone4", false},
@@ -271,6 +276,37 @@ const struct family* family_within(const char* name, bool* flat) {
 			*flat = within[i].flat;
 			return family_by_name(within[i].inner);
 		}
+	return NULL;
+}
+
+/* Families that people ask for and that need arithmetic which is not here. */
+static const struct refusal {
+	const char *name, *reason;
+} refusals[] = {
+    {"gemma3n", "its blocks read and write several copies of the stream (AltUp)"},
+    {"gemma3n_text", "its blocks read and write several copies of the stream (AltUp)"},
+    {"kimi_linear", "its linear attention has a decay for each element of a key"},
+    {"kimi-linear", "its linear attention has a decay for each element of a key"},
+    {"laguna", "its blocks have different numbers of heads, and gates of softplus"},
+    {"jamba", "its recurrent blocks are of Mamba's first kind"},
+    {"recurrent_gemma", "its recurrent blocks are gated linear recurrent units (RG-LRU)"},
+    {"minimax", "its linear attention has a decay for each head alone (lightning attention)"},
+    {"deepseek_v32", "its attention chooses positions by scores of an indexer"},
+    {"glm_moe_dsa", "its attention chooses positions by scores of an indexer"},
+    {"zamba2", "its blocks with attention share weights and read the embedding beside the stream"},
+    {"mamba", "none of its blocks has attention"},
+    {"mamba2", "none of its blocks has attention"},
+    {"falcon_mamba", "none of its blocks has attention"},
+    {"rwkv", "none of its blocks has attention"},
+    {"rwkv6", "none of its blocks has attention"},
+    {"rwkv7", "none of its blocks has attention"},
+    {"xlstm", "none of its blocks has attention"},
+};
+
+const char* family_refusal(const char* name, size_t size) {
+	for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
+		if (strlen(refusals[i].name) == size && memcmp(refusals[i].name, name, size) == 0)
+			return refusals[i].reason;
 	return NULL;
 }
 

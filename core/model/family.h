@@ -35,6 +35,7 @@ enum special {
 	SPECIAL_MIXTRAL,      /* experts */
 	SPECIAL_PHIMOE,       /* experts chosen one after another; RoPE's factors by length; a bias of the head */
 	SPECIAL_QWEN3_MOE,    /* experts, in some blocks */
+	SPECIAL_QWEN3_VL_MOE, /* the same, always with weights that sum to 1, in stacks with their inputs first */
 	SPECIAL_GPT_OSS,      /* experts of a clamped activation */
 	SPECIAL_OLMOE,        /* experts in every block */
 	SPECIAL_QWEN2_MOE,    /* experts, one of them shared */
@@ -129,6 +130,8 @@ const struct family* family_by_architecture(const char* name, size_t size);
 /* The family that a model of images and text nests as its text_config, or NULL. flat: its files may have the
  * text model's fields beside the others. */
 const struct family* family_within(const char* name, bool* flat);
+/* Why a family of this name, in config.json or GGUF, does not run; NULL: nothing is known of it. */
+const char* family_refusal(const char* name, size_t size);
 /* Lists the names for a message, cut to fit. Returns `out`. */
 const char* family_names(char* out, size_t size);
 const char* family_architectures(char* out, size_t size);

@@ -150,7 +150,11 @@ static bool read_architecture(const struct gguf_source* s) {
 	if (!text)
 		return fail(s, "general.architecture is missing");
 	char list[300];
+	const char* reason = family_refusal(text, size);
 	s->config->family = family_by_architecture(text, size);
+	if (!s->config->family && reason)
+		return fail(s, "general.architecture is \"%.*s\", which is not supported: %s", (int)size, text,
+		            reason);
 	return s->config->family ||
 	       fail(s, "general.architecture is \"%.*s\", which is not supported; supported are %s",
 	            (int)(size < 60 ? size : 60), text, family_architectures(list, sizeof list));
@@ -703,6 +707,7 @@ static bool read_special(const struct gguf_source* s) {
 	case SPECIAL_HUNYUAN: /* the converter has stretched the base */
 	case SPECIAL_MIXTRAL:
 	case SPECIAL_QWEN3_MOE:
+	case SPECIAL_QWEN3_VL_MOE:
 	case SPECIAL_OLMOE:
 	case SPECIAL_QWEN2_MOE:
 	case SPECIAL_GLM4_MOE:

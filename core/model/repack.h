@@ -28,6 +28,7 @@ struct packing {
 	bool zeros_less_one;   /* GPTQ's first format stores zeros less 1 */
 	bool experts_inverted; /* stacks have their inputs first; gpt-oss: rows of gate and up in turn… */
 	bool gates_first;      /* …Llama 4: all rows of gate, then up's */
+	int inputs; /* how many gate and up have, where stacks may have them last, too (Qwen3-VL-MoE); else 0 */
 	struct fp8_blocks fp8;
 };
 
@@ -49,8 +50,8 @@ bool repack_tensors(struct tensor_table*, const struct packing*, struct kept*, s
 /* The parts of the above. `made` receives the new tensors. */
 bool repack_groups(const struct tensor_table*, const struct packing*, struct tensor_table* made, struct kept*,
                    struct error*);
-bool repack_experts(const struct tensor_table*, bool gates_first, struct tensor_table* made, struct kept*,
-                    struct error*);
+bool repack_experts(const struct tensor_table*, const struct packing*, struct tensor_table* made,
+                    struct kept*, struct error*);
 /* GGUF's Q1_0 (±d, 128 to a scale) and Q2_0 (-d, 0, d, 2·d, 64 to a scale) become Q4_0, in place of the old
  * tensors. */
 bool repack_few_bits(struct tensor_table*, struct kept*, struct error*);

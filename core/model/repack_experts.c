@@ -137,12 +137,19 @@ static bool repack_stack(const struct tensor_table* table, struct named_tensor* 
 	        lay_out_experts(made, &s, gates_first ? count : 1, step, count, cut, k->second, kept, error));
 }
 
-bool repack_experts(const struct tensor_table* table, bool gates_first, struct tensor_table* made,
-                    struct kept* kept, struct error* error) {
+/* True for a stack whose inputs are last already. Sizes tell, since a map's inputs and outputs differ. */
+static bool has_inputs_last(const struct named_tensor* t, const struct kind* k, int inputs) {
+	return inputs > 0 && k->form == FLOATS && t->n_dims == 3 && t->dim[k->second ? 1 : 2] != inputs;
+}
+
+bool repack_experts(const struct tensor_table* table, const struct packing* packing,
+                    struct tensor_table* made, struct kept* kept, struct error* error) {
 	for (size_t i = 0; i < table->n; i++)
-		for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-			if (repack_ends(table->item[i].name, kinds[k].suffix) &&
-			    !repack_stack(table, &table->item[i], &kinds[k], gates_first, made, kept, error))
+		for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+			struct named_tensor* t = &table->item[i];
+			if (repack_ends(t->name, kinds[k].suffix) && !has_inputs_last(t, &kinds[k], packing->inputs) &&
+			    !repack_stack(table, t, &kinds[k], packing->gates_first, made, kept, error))
 				return false;
+		}
 	return true;
 }

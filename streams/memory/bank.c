@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+
+#include "kernels/synth_value.h"
 
 struct bank* bank_open(int capacity) {
 	if (capacity < 1 || capacity > BANK_CAPACITY)
@@ -14,18 +17,81 @@ struct bank* bank_open(int capacity) {
 		return NULL;
 	b->capacity = capacity;
 	b->next_id = 1;
+	uint64_t first = 0;
+	if (getrandom(&first, sizeof first, 0) != sizeof first)
+		first = (uint64_t)(uintptr_t)b; /* the clusters of two processes may meet here: they share an entry */
+	b->next_cluster = (int64_t)(first >> 2) + 1;
 	return b;
 }
 
 void bank_close(struct bank* b) { free(b); }
 
+/* ---- signatures --------------------------------------------------------------------------- */
+
+/* Every input adds to each output with a random sign. One number gives 64 signs. */
+static void project_state(float* out, const float* state, int dim) {
+	for (int i = 0; i < dim; i++)
+		for (int w = 0; w < BANK_SIGNATURE / 64; w++) {
+			const uint64_t signs =
+			    synth_mix(((uint64_t)i * (BANK_SIGNATURE / 64) + (uint64_t)w) * 0x9E3779B97F4A7C15u);
+			for (int k = 0; k < 64; k++)
+				out[w * 64 + k] += (signs >> k) & 1 ? state[i] : -state[i];
+		}
+}
+
+void bank_signature(struct bank_signature* s, const float* state, int dim) {
+	memset(s, 0, sizeof *s);
+	if (!state || dim < 1)
+		return;
+	if (dim <= BANK_SIGNATURE)
+		memcpy(s->value, state, (size_t)dim * sizeof *state);
+	else
+		project_state(s->value, state, dim);
+	double norm = 0;
+	for (int i = 0; i < BANK_SIGNATURE; i++)
+		norm += (double)s->value[i] * s->value[i];
+	if (!isfinite(norm) || !(norm > 0)) {
+		memset(s, 0, sizeof *s);
+		return;
+	}
+	const float scale = (float)(1 / sqrt(norm));
+	for (int i = 0; i < BANK_SIGNATURE; i++)
+		s->value[i] *= scale;
+	s->prompts = 1;
+}
+
+void bank_signature_add(struct bank_signature* to, const struct bank_signature* from) {
+	for (int i = 0; i < BANK_SIGNATURE; i++)
+		to->value[i] += from->value[i];
+	to->prompts += from->prompts;
+}
+
+/* Cosine of two signatures after subtracting the bank's common mean; 0 when either is empty. */
+static double compare_signatures(const struct bank* b, const struct bank_signature* x,
+                                 const struct bank_signature* y) {
+	if (!(x->prompts > 0) || !(y->prompts > 0))
+		return 0;
+	/* With few prompts the common mean consists mostly of these two, so only a part of it is subtracted. */
+	const double common = b->common.prompts > 0 ? 1 / b->common.prompts : 0;
+	const double share = b->common.prompts / (b->common.prompts + 4);
+	double xy = 0, xx = 0, yy = 0;
+	for (int i = 0; i < BANK_SIGNATURE; i++) {
+		const double mean = share * b->common.value[i] * common;
+		const double p = x->value[i] / x->prompts - mean, q = y->value[i] / y->prompts - mean;
+		xy += p * q;
+		xx += p * p;
+		yy += q * q;
+	}
+	return xx > 1e-12 && yy > 1e-12 ? xy / sqrt(xx * yy) : 0;
+}
+
 /* ---- finding ------------------------------------------------------------------------------ */
 
 static bool same_task(const struct bank_entry* e, const char* task) {
-	return strncmp(e->task, task ? task : "", BANK_TASK - 1) == 0;
+	return task && *task && strncmp(e->task, task, BANK_TASK - 1) == 0;
 }
 
-/* True when a is the better entry of the task that both share. */
+/* True when a is the better entry of the cluster that both share. */
 static bool better_known(const struct bank_entry* a, const struct bank_entry* b) {
 	if (a->converged != b->converged)
 		return a->converged;
@@ -34,19 +100,50 @@ static bool better_known(const struct bank_entry* a, const struct bank_entry* b)
 	return a->record.tokens > b->record.tokens;
 }
 
-struct bank_entry* bank_find(struct bank* b, const char* task) {
+/* The cluster's entries that are compared: all but those with another label, when both have one. */
+static bool is_open_to(const struct bank_entry* e, bool labelled) { return !labelled || !e->task[0]; }
+
+static struct bank_entry* best_known(struct bank* b, int64_t cluster, bool labelled) {
 	struct bank_entry* found = NULL;
-	for (struct bank_entry* e = b->entry; e < b->entry + b->n; e++)
-		if (same_task(e, task) && (!found || better_known(e, found)))
+	for (int i = 0; i < b->n; i++) {
+		struct bank_entry* e = &b->entry[i];
+		if (e->cluster == cluster && is_open_to(e, labelled) && (!found || better_known(e, found)))
 			found = e;
+	}
 	return found;
 }
 
-struct bank_entry* bank_most_used(struct bank* b) {
+/* The sum of signatures of a cluster's prompts. */
+static struct bank_signature cluster_signature(const struct bank* b, int64_t cluster, bool labelled) {
+	struct bank_signature sum = {.prompts = 0};
+	for (int i = 0; i < b->n; i++)
+		if (b->entry[i].cluster == cluster && is_open_to(&b->entry[i], labelled))
+			bank_signature_add(&sum, &b->entry[i].signature);
+	return sum;
+}
+
+struct bank_entry* bank_find(struct bank* b, const char* task, const struct bank_signature* s) {
 	struct bank_entry* found = NULL;
-	for (struct bank_entry* e = b->entry; e < b->entry + b->n; e++)
-		if (!found || e->record.tokens > found->record.tokens)
+	const bool labelled = task && *task;
+	for (int i = 0; i < b->n; i++) {
+		struct bank_entry* e = &b->entry[i];
+		if (same_task(e, task) && (!found || better_known(e, found)))
 			found = e;
+	}
+	if (found || !s)
+		return found;
+	double best = BANK_AGREES;
+	for (int i = 0; i < b->n; i++) {
+		struct bank_entry* e = &b->entry[i];
+		if (best_known(b, e->cluster, labelled) != e)
+			continue; /* one speaks for its cluster */
+		const struct bank_signature all = cluster_signature(b, e->cluster, labelled);
+		const double agrees = compare_signatures(b, &all, s);
+		if (agrees >= best) {
+			best = agrees;
+			found = e;
+		}
+	}
 	return found;
 }
 
@@ -64,10 +161,15 @@ static void record_add(struct bank_record* to, const struct bank_record* from) {
 		to->sum[i] += from->sum[i];
 }
 
-static struct bank_entry* find_entry(struct bank* b, const char* task, const struct mask* mask) {
-	for (struct bank_entry* e = b->entry; e < b->entry + b->n; e++)
-		if (mask_equal(&e->mask, mask) && same_task(e, task))
+/* A label has one cluster; without a label 0 stands for any cluster. */
+static struct bank_entry* find_entry(struct bank* b, const char* task, int64_t cluster,
+                                     const struct mask* mask) {
+	for (int i = 0; i < b->n; i++) {
+		struct bank_entry* e = &b->entry[i];
+		const bool same_cluster = *task || cluster == 0 || e->cluster == cluster;
+		if (same_cluster && mask_equal(&e->mask, mask) && strncmp(e->task, task, BANK_TASK - 1) == 0)
 			return e;
+	}
 	return NULL;
 }
 
@@ -77,28 +179,36 @@ static void drop_entry(struct bank* b, int index) {
 		b->entry[index] = b->entry[b->n];
 }
 
-/* The index of the least useful entry, of all (NULL) or of one task. */
-static int least_useful(const struct bank* b, const char* task) {
+/* The label's cluster if it has one, else the given one, else a new one. */
+static int64_t cluster_of(struct bank* b, const char* task, int64_t given) {
+	for (int i = 0; i < b->n && *task; i++)
+		if (strcmp(b->entry[i].task, task) == 0)
+			return b->entry[i].cluster;
+	return given > 0 ? given : b->next_cluster++;
+}
+
+/* The index of the least useful entry, of all (cluster 0) or of one cluster. */
+static int least_useful(const struct bank* b, int64_t cluster) {
 	int least = -1;
 	for (int i = 0; i < b->n; i++)
-		if ((!task || same_task(&b->entry[i], task)) &&
+		if ((!cluster || b->entry[i].cluster == cluster) &&
 		    (least < 0 || rate_entry(b, &b->entry[i]) < rate_entry(b, &b->entry[least])))
 			least = i;
 	return least;
 }
 
-/* The entry that makes room for another of this task. A task with many masks evicts its own, and not other
- * tasks'. NULL: there is room. */
-static const struct bank_entry* in_the_way(const struct bank* b, const char* task) {
+/* The entry that makes room for another of this cluster. A cluster with many masks evicts its own, and not
+ * other clusters'. NULL: there is room. */
+static const struct bank_entry* in_the_way(const struct bank* b, int64_t cluster) {
 	int n = 0;
 	for (int i = 0; i < b->n; i++)
-		n += same_task(&b->entry[i], task);
-	const bool crowded = n >= BANK_PER_TASK;
-	return crowded || b->n == b->capacity ? &b->entry[least_useful(b, crowded ? task : NULL)] : NULL;
+		n += b->entry[i].cluster == cluster;
+	const bool crowded = n >= BANK_PER_CLUSTER;
+	return crowded || b->n == b->capacity ? &b->entry[least_useful(b, crowded ? cluster : 0)] : NULL;
 }
 
-static struct bank_entry* append_entry(struct bank* b, const char* task) {
-	const struct bank_entry* least = in_the_way(b, task);
+static struct bank_entry* append_entry(struct bank* b, int64_t cluster) {
+	const struct bank_entry* least = in_the_way(b, cluster);
 	if (least) {
 		b->evictions++;
 		drop_entry(b, (int)(least - b->entry));
@@ -106,16 +216,18 @@ static struct bank_entry* append_entry(struct bank* b, const char* task) {
 	struct bank_entry* e = &b->entry[b->n++];
 	memset(e, 0, sizeof *e);
 	e->id = b->next_id++;
+	e->cluster = cluster;
 	e->last_used = b->clock;
 	return e;
 }
 
-struct bank_entry* bank_entry(struct bank* b, const char* task, const struct mask* mask) {
-	char own[BANK_TASK]; /* `task` may point to an entry here, which moves when another makes room */
+struct bank_entry* bank_entry(struct bank* b, const char* task, int64_t cluster, const struct mask* mask) {
+	char own[BANK_TASK]; /* `given` may point to an entry here, which moves when another makes room */
 	snprintf(own, sizeof own, "%.*s", BANK_TASK - 1, task ? task : "");
-	struct bank_entry* e = find_entry(b, own, mask);
+	task = own;
+	struct bank_entry* e = find_entry(b, task, cluster, mask);
 	if (!e) {
-		e = append_entry(b, own);
+		e = append_entry(b, cluster_of(b, task, cluster));
 		memcpy(e->task, own, sizeof own);
 		e->mask = *mask;
 		e->changed = true;
@@ -125,34 +237,52 @@ struct bank_entry* bank_entry(struct bank* b, const char* task, const struct mas
 	return e;
 }
 
-void bank_add(struct bank_entry* e, const struct bank_record* r) {
+int64_t bank_cluster(struct bank* b, const char* task, const struct mask* mask) {
+	const struct bank_entry* e = mask ? find_entry(b, task, 0, mask) : NULL;
+	return e ? e->cluster : cluster_of(b, task, 0);
+}
+
+void bank_add(struct bank* b, struct bank_entry* e, const struct bank_record* r,
+              const struct bank_signature* s) {
 	record_add(&e->record, r);
 	record_add(&e->unsaved, r);
+	if (s && s->prompts > 0) {
+		bank_signature_add(&e->signature, s);
+		bank_signature_add(&e->unsaved_signature, s);
+		bank_signature_add(&b->common, s);
+	}
 	e->changed = true;
 }
 
 static bool take_up(struct bank* b, const struct bank_entry* stored) {
-	const struct bank_entry* least = in_the_way(b, stored->task);
+	if (stored->signature.prompts > 0)
+		bank_signature_add(&b->common, &stored->signature);
+	const int64_t cluster = cluster_of(b, stored->task, stored->cluster);
+	const struct bank_entry* least = in_the_way(b, cluster);
 	if (least && rate_entry(b, least) >= (double)(stored->record.tokens + 1))
 		return false;
-	struct bank_entry* e = append_entry(b, stored->task);
+	struct bank_entry* e = append_entry(b, cluster);
 	const int64_t id = e->id;
 	*e = *stored;
 	e->task[BANK_TASK - 1] = '\0';
 	e->id = id;
+	e->cluster = cluster;
 	e->last_used = b->clock;
 	e->touched = 0;
 	e->changed = false;
 	memset(&e->unsaved, 0, sizeof e->unsaved);
+	memset(&e->unsaved_signature, 0, sizeof e->unsaved_signature);
 	return true;
 }
 
 bool bank_restore(struct bank* b, const struct bank_entry* stored) {
-	struct bank_entry* e = find_entry(b, stored->task, &stored->mask);
+	struct bank_entry* e = find_entry(b, stored->task, stored->cluster, &stored->mask);
 	if (!e)
 		return take_up(b, stored);
 	e->record = stored->record;
 	record_add(&e->record, &e->unsaved);
+	e->signature = stored->signature;
+	bank_signature_add(&e->signature, &e->unsaved_signature);
 	e->converged |= stored->converged;
 	return true;
 }

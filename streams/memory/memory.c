@@ -6,14 +6,14 @@
 #include <string.h>
 
 const char* memory_event_name(enum memory_event event) {
-	static const char* const name[] = {"recalled", "new-kind", "improved", "settled"};
+	static const char* const name[] = {"recalled", "new-kind", "improved", "settled", "drift"};
 	return name[event];
 }
 
 /* ---- opening and closing ------------------------------------------------------------------ */
 
 /* A mask that an earlier process served long and that drafted well is kept without further search, although
- * its search had not ended. */
+ * its search had not ended. The change test starts it again. */
 static bool served_well(const struct bank_record* r) {
 	return r->tokens >= MEMORY_HOLD / 2 && memory_drafts_well(r);
 }
@@ -62,6 +62,7 @@ struct memory* memory_for(struct memory* common, int tenant, const char* name, s
 	m->common = common;
 	m->tenant = tenant;
 	m->model = common->model;
+	m->dim = common->dim;
 	m->store = common->store;
 	m->bank->next_id = ((int64_t)tenant << TENANT_ID_BITS) + 1;
 	snprintf(m->model.fingerprint, sizeof m->model.fingerprint, "%.64s.%.16s", common->model.fingerprint,
@@ -87,6 +88,7 @@ struct memory* memory_open(const struct model* model, const char* name, const ch
 	snprintf(m->model.fingerprint, sizeof m->model.fingerprint, "%s", model->fingerprint);
 	snprintf(m->model.name, sizeof m->model.name, "%s", name);
 	m->model.blocks = model->weights.shape.n_blocks;
+	m->dim = model->weights.shape.dim;
 	if (path && (!(m->store = store_open(path, STORE_SERVE, e)) ||
 	             !store_each(m->store, m->model.fingerprint, refresh_entry, m, e))) {
 		store_close(m->store);
@@ -141,12 +143,13 @@ static bool write_changed(struct memory* m, struct error* e) {
 		if (m->bank->entry[i].changed && m->bank->entry[i].record.tokens > 0)
 			changed[n++] = m->bank->entry[i];
 	const bool good = store_add(m->store, &m->model, changed, n, NULL, e) &&
-	                  store_trim(m->store, m->model.fingerprint, BANK_CAPACITY, BANK_PER_TASK, e);
+	                  store_trim(m->store, m->model.fingerprint, BANK_CAPACITY, BANK_PER_CLUSTER, e);
 	for (int i = 0; good && i < m->bank->n; i++) {
 		struct bank_entry* entry = &m->bank->entry[i];
 		if (entry->record.tokens == 0)
 			continue;
 		memset(&entry->unsaved, 0, sizeof entry->unsaved);
+		memset(&entry->unsaved_signature, 0, sizeof entry->unsaved_signature);
 		entry->changed = false;
 	}
 	free(changed);
@@ -180,9 +183,11 @@ static void add_counts(struct memory_counts* to, struct memory* m) {
 	pthread_mutex_lock(&m->lock);
 	const struct memory_counts* c = &m->counts;
 	to->recalled += c->recalled;
-	to->new_tasks += c->new_tasks;
+	to->new_clusters += c->new_clusters;
 	to->improved += c->improved;
 	to->converged += c->converged;
+	to->drifts += c->drifts;
+	to->trials += c->trials;
 	to->entries += m->bank->n;
 	to->evictions += m->bank->evictions;
 	if (c->store_failed) {
@@ -218,9 +223,11 @@ void memory_each(struct memory* m, void (*visit)(void*, int, const struct bank_e
 
 bool memory_put(struct memory* m, const struct bank_entry* given, int64_t* id, struct error* e) {
 	pthread_mutex_lock(&m->lock);
-	const bool good = !m->store || store_put(m->store, &m->model, given, NULL, e);
+	struct bank_entry put = *given;
+	put.cluster = bank_cluster(m->bank, given->task, &given->mask);
+	bool good = !m->store || store_put(m->store, &m->model, &put, NULL, e);
 	if (good) {
-		struct bank_entry* entry = bank_entry(m->bank, given->task, &given->mask);
+		struct bank_entry* entry = bank_entry(m->bank, given->task, put.cluster, &given->mask);
 		entry->record = given->record;
 		entry->skip_ratio = given->skip_ratio;
 		entry->converged = given->converged;

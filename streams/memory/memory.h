@@ -1,17 +1,18 @@
-/* The memory between instances: the bank and the store, attached to sessions from outside.
+/* The memory between instances: the bank, the drift test and the store, attached to sessions from outside.
  *
  * A driver (`stream`, the service) notifies a watch when an instance begins, after each step, and when it
- * ends. The instance's label is its task; texts without a label are a task of their own, which begins with
- * the most used mask of any task. The session continues the search of that task (memory_watch.c). A task has
- * converged when its search has ended, or when its mask has held for MEMORY_HOLD tokens and drafts well (four
- * times as many tokens when it does not). Nothing is proposed for a converged task. A mask that drafted well
- * in an earlier process counts as converged.
+ * ends. The label names the instance's workload cluster at the beginning; without a label the signature does,
+ * once the prefill is done. The session then continues the search of that cluster (memory_watch.c). A cluster
+ * has converged when its search has ended, or when its mask has held for MEMORY_HOLD tokens without drift and
+ * drafts well (four times as many tokens when it does not). Nothing is proposed for a converged cluster. The
+ * change test (streams/memory/drift.h) watches every verify pass. When acceptance has drifted, the search
+ * starts anew. A mask that drafted well in an earlier process counts as converged.
  *
  * One memory serves several sessions of one model. Calls on watches come from one thread; all other calls may
  * come from any thread.
  *
  * Each tenant has a memory of its own beside the common one, in the same store. Its texts are remembered for
- * its own requests only. A task that the tenant has never shown starts from the common memory, which is
+ * its own requests only. A cluster that the tenant has never shown starts from the common memory, which is
  * the operator's and which no tenant's text changes. */
 #ifndef SWIFTLET_STREAMS_MEMORY_MEMORY_H
 #define SWIFTLET_STREAMS_MEMORY_MEMORY_H
@@ -19,20 +20,23 @@
 #include "core/decode/options.h"
 #include "core/model/model.h"
 #include "streams/memory/bank.h"
+#include "streams/memory/drift.h"
 #include "streams/memory/store.h"
 
 enum { MEMORY_HOLD = 1024 };
 
 enum memory_event {
-	MEMORY_RECALLED, /* a stored mask was taken up */
-	MEMORY_NEW_TASK, /* a task without a known mask */
-	MEMORY_IMPROVED, /* the search found a better mask */
-	MEMORY_CONVERGED /* the mask has held: the search rests */
+	MEMORY_RECALLED,    /* a stored mask was taken up */
+	MEMORY_NEW_CLUSTER, /* a workload cluster without a known mask */
+	MEMORY_IMPROVED,    /* the search found a better mask */
+	MEMORY_CONVERGED,   /* the mask has held: the search rests */
+	MEMORY_DRIFT        /* acceptance drifted: the search starts anew */
 };
 const char* memory_event_name(enum memory_event);
 
 struct memory_counts {
-	int64_t recalled, new_tasks, improved, converged;
+	int64_t recalled, new_clusters, improved, converged, drifts;
+	int64_t trials; /* of the change test */
 	int entries;
 	int64_t evictions;
 	bool store_failed; /* the last write failed; its data is kept for the next one */

@@ -11,23 +11,22 @@
 
 /* ---- searches --------------------------------------------------------------------------- */
 
-/* The searches of tasks that are not served at present, of all sessions together.
+/* The searches of workload clusters that are not served at present, of all sessions together.
  *
- * A session has one search, its present one. When it changes to another task, its search is kept here, and
- * the next session that changes to that task continues it. A full list drops the search that was unused the
- * longest. A search grows to some twenty megabytes, so their number is bounded by sessions and these places,
- * not by sessions times tasks. */
+ * A session has one search, its present one. When it changes to another workload cluster, its search is kept
+ * here, and the next session that changes to that cluster continues it. A full list drops the search that was
+ * unused the longest. A search has a thread and grows to some twenty megabytes, so their number is bounded by
+ * sessions and these places, not by sessions times clusters. */
 enum { SEARCHES = 8 };
 
-struct task_search {
-	struct search* search;       /* NULL: a free place, or of no task yet */
-	const struct memory* memory; /* of the tenant */
-	char task[BANK_TASK];
+struct cluster_search {
+	int64_t cluster;       /* 0: a free place */
+	struct search* search; /* NULL: a free place */
 	int64_t used;
 };
 
 struct searches {
-	struct task_search kept[SEARCHES];
+	struct cluster_search kept[SEARCHES];
 	int64_t uses;
 };
 
@@ -41,6 +40,7 @@ static inline bool memory_drafts_well(const struct bank_record* r) {
 struct memory {
 	pthread_mutex_t lock; /* of the bank, the searches, the counts and the unsaved data */
 	struct store_model model;
+	int dim;
 	struct bank* bank;
 	struct memory*
 	    common;          /* NULL: this is the common memory, which owns store, searches, costs and listener */

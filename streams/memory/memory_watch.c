@@ -1,5 +1,5 @@
-/* Follows a session's texts one after another: the task of each, the mask and search that it begins with, and
- * what it adds to the store. */
+/* Follows a session's texts one after another: the workload cluster of each, the mask and search that it
+ * begins with, and what it adds to the store. */
 #include "streams/memory/memory_state.h"
 
 #include <math.h>
@@ -16,29 +16,33 @@ struct memory_watch {
 	struct search* search; /* NULL: no search; only figures are kept */
 	int number;
 	char task[BANK_TASK];
-	bool begun;                         /* an instance of this memory has begun */
-	struct mask mask;                   /* of the entry that is served */
-	struct bank_record record;          /* of this instance, since the entry was last updated */
-	int64_t round_seen;                 /* session_last_round's count */
-	int steps_seen;                     /* search_steps */
-	const struct memory* search_memory; /* the search is of search_task in it; NULL: of no task yet */
-	char search_task[BANK_TASK];
+	bool placed; /* the instance's cluster is known */
+	/* of the entry that is served, or, until the instance has a cluster, of the last one served: */
+	struct mask mask;
+	char entry_task[BANK_TASK];
+	int64_t entry_cluster; /* 0: there was none */
+	struct bank_signature signature;
+	struct bank_record record; /* of this instance, since it got its cluster or the entry was last updated */
+	struct drift drift;
+	int64_t round_seen;     /* session_last_round's count */
+	int steps_seen;         /* search_steps */
+	int64_t search_cluster; /* the search is of; 0: of none yet */
 };
 
 /* ---- searches ------------------------------------------------------------------------------ */
 
-static struct task_search* find_search(struct searches* s, const struct memory* m, const char* task) {
+static struct cluster_search* find_search(struct searches* s, int64_t cluster) {
 	for (int i = 0; i < SEARCHES; i++)
-		if (s->kept[i].search && s->kept[i].memory == m && strcmp(s->kept[i].task, task) == 0)
+		if (s->kept[i].cluster == cluster)
 			return &s->kept[i];
 	return NULL;
 }
 
-/* Keeps a search that belongs to a task. If two sessions have searched for one task at the same time, the
- * search with more steps is kept. */
-static void keep_search(struct searches* s, const struct task_search* last) {
-	struct task_search* at = last->memory ? find_search(s, last->memory, last->task) : NULL;
-	if (!last->memory || (at && search_steps(at->search) > search_steps(last->search))) {
+/* Keeps a search that belongs to a cluster. If two sessions have searched for one cluster at the same time,
+ * the search with more steps is kept. */
+static void keep_search(struct searches* s, const struct cluster_search* last) {
+	struct cluster_search* at = last->cluster ? find_search(s, last->cluster) : NULL;
+	if (last->cluster == 0 || (at && search_steps(at->search) > search_steps(last->search))) {
 		search_close(last->search);
 		return;
 	}
@@ -58,42 +62,44 @@ static void take_up_search(struct memory_watch* w) {
 	w->steps_seen = search_steps(w->search);
 }
 
-/* The session's present search, with the task that it is of. */
-static struct task_search present_search(const struct memory_watch* w) {
-	struct task_search present = {.search = w->search, .memory = w->search_memory};
-	memcpy(present.task, w->search_task, sizeof present.task);
-	return present;
-}
-
-/* Continues the search of the present task. True when it is a new one. */
-static bool carry_search(struct memory_watch* w) {
+/* Continues the search of this cluster. True when it is a new one. */
+static bool carry_search(struct memory_watch* w, int64_t cluster) {
 	struct searches* s = &memory_common(w->memory)->searches;
-	struct task_search last = present_search(w);
-	if (!w->search || (last.memory == w->memory && strcmp(last.task, w->task) == 0))
+	struct cluster_search* const kept = find_search(s, cluster);
+	struct cluster_search last = {.cluster = w->search_cluster}, next = {.cluster = 0};
+	if (!w->search || last.cluster == cluster)
 		return false;
-	struct task_search* const kept = find_search(s, w->memory, w->task);
-	if (kept || last.memory) { /* the first task takes the session's own search */
-		struct search* const next = kept ? kept->search : session_new_search(w->session);
-		if (!next)
+	if (kept || last.cluster != 0) { /* the first cluster takes the session's own search */
+		if (kept) {
+			next = *kept;
+			*kept = (struct cluster_search){.cluster = 0};
+		} else if (!(next.search = session_new_search(w->session))) {
 			return false;
-		if (kept)
-			*kept = (struct task_search){.search = NULL};
-		last.search = session_swap_search(w->session, next);
+		}
+		last.search = session_swap_search(w->session, next.search);
 		keep_search(s, &last);
 	}
-	w->search_memory = w->memory;
-	memcpy(w->search_task, w->task, sizeof w->search_task);
+	w->search_cluster = cluster;
 	take_up_search(w);
 	return !kept;
 }
 
-/* Keeps the search with its task, and gives the session a new one without data. */
+/* Begins a new search for the present cluster. The old search's mask stays in the bank. */
+static void carry_anew(struct memory_watch* w) {
+	struct search* const fresh = session_new_search(w->session);
+	if (!fresh)
+		return;
+	search_close(session_swap_search(w->session, fresh));
+	take_up_search(w);
+}
+
+/* Keeps the search with its cluster, and gives the session a new one without data. */
 static void carry_away(struct memory_watch* w) {
-	struct task_search last = present_search(w);
+	struct cluster_search last = {.cluster = w->search_cluster};
 	last.search = session_forget(w->session);
 	if (last.search) {
 		keep_search(&memory_common(w->memory)->searches, &last);
-		w->search_memory = NULL;
+		w->search_cluster = 0;
 	}
 	if (w->search)
 		take_up_search(w);
@@ -109,12 +115,14 @@ struct memory_watch* memory_attach(struct memory* m, swiftlet_session* session, 
 	w->session = session;
 	w->number = number;
 	w->search = session_options(session)->learning.search ? session_search(session) : NULL;
+	drift_open(&w->drift);
 	if (m->store && !m->device[0]) { /* the first session */
 		struct engine* engine = session_engine(session);
 		statistics_device(m->device, engine);
 		statistics_load_costs(m->store, &m->model, m->device, &engine->cost);
 		m->cost_passes = engine->cost.passes;
 	}
+	session_want_signature(session);
 	return w;
 }
 
@@ -159,7 +167,9 @@ void memory_move(struct memory_watch* w, struct memory* to) {
 	keep_estimates(w);
 	carry_away(w);
 	w->memory = to;
-	w->begun = false;
+	w->placed = false;
+	w->entry_cluster = 0;
+	drift_open(&w->drift);
 	if (to->acceptance)
 		*session_acceptance(w->session) = *to->acceptance;
 }
@@ -174,26 +184,38 @@ static void emit_event(struct memory_watch* w, enum memory_event event, int64_t*
 		common->on_event(common->on_user, w->number, event, w->task);
 }
 
-/* The entry that serves the instance. */
+/* The entry that serves the instance, once it has a cluster. */
 static struct bank_entry* current_entry(struct memory_watch* w) {
-	return bank_entry(w->memory->bank, w->task, &w->mask);
+	return bank_entry(w->memory->bank, w->entry_task, w->entry_cluster, &w->mask);
 }
 
-/* Continues a task that was served before, with its search's present mask. If the search is new, or if
+/* Serves this entry from now on. The change test takes its known acceptance as the baseline, so that it can
+ * start at once. */
+static void serve_entry(struct memory_watch* w, const struct bank_entry* e) {
+	w->mask = e->mask;
+	w->entry_cluster = e->cluster;
+	memcpy(w->entry_task, e->task, sizeof w->entry_task);
+	drift_expect(&w->drift, (double)e->record.accepted, (double)e->record.trials);
+}
+
+/* Continues a cluster that was served before, with its search's present mask. If the search is new, or if
  * another session has converged on the stored mask, it continues with that mask. */
 static void recall_entry(struct memory_watch* w, struct bank_entry* e) {
-	const bool fresh = carry_search(w);
+	const bool fresh = carry_search(w, e->cluster);
 	const struct mask now = session_mask(w->session, NULL);
 	const bool running = w->search && search_state(w->search) == SEARCH_RUNNING;
 	const bool take = !w->search || fresh || (e->converged && running);
 	if (!take && !mask_equal(&now, &e->mask)) {
 		const bool converged = e->converged;
-		e = bank_entry(w->memory->bank, w->task, &now);
+		e = bank_entry(w->memory->bank, e->task, e->cluster, &now);
 		e->skip_ratio = search_skip_ratio(w->search);
 		e->converged |= converged && !running;
 	}
-	w->mask = e->mask;
-	if (!mask_equal(&now, &e->mask)) {
+	const bool same = mask_equal(&now, &e->mask);
+	const bool goes_on = same && w->entry_cluster == e->cluster && mask_equal(&w->mask, &now);
+	if (!goes_on) /* else the change test runs on from instance to instance */
+		serve_entry(w, e);
+	if (!same) {
 		session_set_mask(w->session, &e->mask);
 		emit_event(w, MEMORY_RECALLED, &w->memory->counts.recalled);
 	}
@@ -201,43 +223,49 @@ static void recall_entry(struct memory_watch* w, struct bank_entry* e) {
 		search_settle(w->search);
 }
 
-/* Begins a new task: a search of its own. */
-static void begin_task(struct memory_watch* w) {
-	carry_search(w);
-	w->mask = session_mask(w->session, NULL);
-	current_entry(w)->skip_ratio = w->search ? search_skip_ratio(w->search) : 0;
-	emit_event(w, MEMORY_NEW_TASK, &w->memory->counts.new_tasks);
+/* Begins a new cluster: a search of its own. */
+static void begin_cluster(struct memory_watch* w) {
+	const int64_t cluster = bank_cluster(w->memory->bank, w->task, NULL);
+	carry_search(w, cluster);
+	const struct mask now = session_mask(w->session, NULL);
+	struct bank_entry* e = bank_entry(w->memory->bank, w->task, cluster, &now);
+	e->skip_ratio = w->search ? search_skip_ratio(w->search) : 0;
+	serve_entry(w, e);
+	emit_event(w, MEMORY_NEW_CLUSTER, &w->memory->counts.new_clusters);
 }
 
-/* Copies an entry that another memory knows of the task. The copy has a record of its own. NULL: none. */
-static struct bank_entry* copy_entry(struct memory_watch* w, const struct bank_entry* known) {
-	if (!known)
+/* Copies an entry of the common memory for a cluster that is new to the tenant. The copy has a record of its
+ * own. NULL: the common memory does not know the cluster. */
+static struct bank_entry* take_common(struct memory_watch* w, const struct bank_signature* s) {
+	struct memory* const common = w->memory->common;
+	if (!common)
 		return NULL;
-	const struct bank_entry from = *known; /* which moves when a new entry makes room */
-	struct bank_entry* e = bank_entry(w->memory->bank, w->task, &from.mask);
-	e->skip_ratio = from.skip_ratio;
-	e->converged = from.converged;
+	pthread_mutex_lock(&common->lock);
+	memory_take_news(common);
+	const struct bank_entry* known = bank_find(common->bank, w->task, s);
+	struct bank_entry* e = NULL;
+	if (known) {
+		e = bank_entry(w->memory->bank, w->task, -1, &known->mask);
+		e->skip_ratio = known->skip_ratio;
+		e->converged = known->converged;
+		e->signature = known->signature;
+	}
+	pthread_mutex_unlock(&common->lock);
 	return e;
 }
 
-/* The entry to begin with: the task's own, else the common memory's of this task. Texts without a label then
- * take the mask that served most, here or there. NULL: there is none. */
-static struct bank_entry* find_entry(struct memory_watch* w) {
-	struct memory* const common = w->memory->common;
-	struct bank* const own = w->memory->bank;
-	struct bank_entry* e = bank_find(own, w->task);
+static void find_place(struct memory_watch* w, bool signature_known) {
+	const struct bank_signature* s = signature_known ? &w->signature : NULL;
+	struct bank_entry* e = bank_find(w->memory->bank, w->task, s);
+	if (!e)
+		e = take_common(w, s);
+	if (!e && !signature_known)
+		return; /* the prefill will show it */
+	w->placed = true;
 	if (e)
-		return e;
-	if (common) {
-		pthread_mutex_lock(&common->lock);
-		memory_take_news(common);
-		e = copy_entry(w, bank_find(common->bank, w->task));
-		if (!e && !w->task[0])
-			e = copy_entry(w, own->n > 0 ? bank_most_used(own) : bank_most_used(common->bank));
-		pthread_mutex_unlock(&common->lock);
-		return e;
-	}
-	return w->task[0] ? NULL : copy_entry(w, bank_most_used(own));
+		recall_entry(w, e);
+	else
+		begin_cluster(w);
 }
 
 /* ---- an instance -------------------------------------------------------------------------- */
@@ -245,28 +273,37 @@ static struct bank_entry* find_entry(struct memory_watch* w) {
 void memory_begin(struct memory_watch* w, const char* task) {
 	struct memory* m = w->memory;
 	snprintf(w->task, sizeof w->task, "%s", task ? task : "");
+	memset(&w->signature, 0, sizeof w->signature);
 	memset(&w->record, 0, sizeof w->record);
-	w->begun = true;
+	w->placed = false;
 	w->steps_seen = w->search ? search_steps(w->search) : 0;
 	int steps, accepted;
 	w->round_seen = session_last_round(w->session, &steps, &accepted);
 	pthread_mutex_lock(&m->lock);
 	memory_take_news(m);
 	bank_tick(m->bank);
-	struct bank_entry* const e = find_entry(w);
-	if (e)
-		recall_entry(w, e);
-	else
-		begin_task(w);
+	find_place(w, false);
 	pthread_mutex_unlock(&m->lock);
 }
 
-/* Adds the instance's figures to its entry. */
-static struct bank_entry* record_instance(struct memory_watch* w) {
+/* Adds the instance's figures to its entry; signature: NULL until it ends. */
+static struct bank_entry* record_instance(struct memory_watch* w, const struct bank_signature* signature) {
 	struct bank_entry* e = current_entry(w);
-	bank_add(e, &w->record);
+	bank_add(w->memory->bank, e, &w->record, signature);
 	memset(&w->record, 0, sizeof w->record);
 	return e;
+}
+
+/* Handles drift: the search starts anew. */
+static void restart_search(struct memory_watch* w) {
+	struct memory* m = w->memory;
+	pthread_mutex_lock(&m->lock);
+	struct bank_entry* e = record_instance(w, NULL);
+	e->converged = false;
+	bank_add(m->bank, e, &(struct bank_record){.held = -e->record.held}, NULL);
+	emit_event(w, MEMORY_DRIFT, &m->counts.drifts);
+	pthread_mutex_unlock(&m->lock);
+	carry_anew(w);
 }
 
 static void watch_rounds(struct memory_watch* w) {
@@ -275,20 +312,24 @@ static void watch_rounds(struct memory_watch* w) {
 	if (round == w->round_seen)
 		return;
 	w->round_seen = round;
+	const int trials = accepted + (accepted < steps);
 	w->record.accepted += accepted;
 	w->record.draft_steps += steps;
-	w->record.trials += accepted + (accepted < steps);
+	w->record.trials += trials;
 	w->record.rounds++;
 	w->record.round_tokens += accepted + 1;
+	if (drift_add(&w->drift, accepted, steps) && w->search)
+		restart_search(w);
 }
 
-/* Stores a better mask of the search as this task's entry. */
+/* Stores a better mask of the search as this cluster's entry. */
 static void take_better_mask(struct memory_watch* w, const struct mask* now) {
 	struct memory* m = w->memory;
 	pthread_mutex_lock(&m->lock);
-	record_instance(w)->converged = false;
-	w->mask = *now;
-	current_entry(w)->skip_ratio = search_skip_ratio(w->search);
+	record_instance(w, NULL)->converged = false;
+	struct bank_entry* e = bank_entry(m->bank, w->task, w->entry_cluster, now);
+	e->skip_ratio = search_skip_ratio(w->search);
+	serve_entry(w, e);
 	emit_event(w, MEMORY_IMPROVED, &m->counts.improved);
 	pthread_mutex_unlock(&m->lock);
 }
@@ -321,9 +362,19 @@ static void take_improvement(struct memory_watch* w) {
 }
 
 void memory_step(struct memory_watch* w, const struct swiftlet_step* step) {
+	struct memory* m = w->memory;
+	if (!w->placed) {
+		const float* state = session_signature(w->session);
+		if (state || step->n > 0) {
+			bank_signature(&w->signature, state, m->dim);
+			pthread_mutex_lock(&m->lock);
+			find_place(w, true);
+			pthread_mutex_unlock(&m->lock);
+		}
+	}
 	w->record.tokens += step->n;
 	w->record.held += step->n;
-	if (step->n == 0)
+	if (!w->placed || step->n == 0)
 		return;
 	watch_rounds(w);
 	if (w->search)
@@ -332,15 +383,20 @@ void memory_step(struct memory_watch* w, const struct swiftlet_step* step) {
 
 void memory_end(struct memory_watch* w) {
 	struct memory* m = w->memory;
+	if (!w->placed)
+		return;
 	struct swiftlet_figures f;
 	swiftlet_session_figures(w->session, &f);
+	if (!(w->signature.prompts > 0))
+		bank_signature(&w->signature, session_signature(w->session), m->dim);
 	w->record.instances = 1;
 	if (isfinite(f.matchness) && f.optimize_steps > 0) {
 		w->record.rows = session_options(w->session)->learning.window;
 		w->record.matches = lround(f.matchness * (double)w->record.rows);
 	}
 	pthread_mutex_lock(&m->lock);
-	record_instance(w);
+	record_instance(w, &w->signature);
+	m->counts.trials = w->drift.trials_seen;
 	const bool flush = m->store && ++m->unflushed >= FLUSH_INSTANCES;
 	pthread_mutex_unlock(&m->lock);
 	if (flush)
@@ -348,6 +404,6 @@ void memory_end(struct memory_watch* w) {
 }
 
 void memory_idle(struct memory_watch* w) {
-	if (w->begun && w->search)
+	if (w->placed && w->search)
 		take_improvement(w);
 }

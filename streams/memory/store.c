@@ -31,7 +31,7 @@ int64_t sql_number(struct store* s, const char* sql, const char* doing, struct e
 }
 
 void sql_copy_text(const struct sql_value* v, char* to, size_t size) {
-	snprintf(to, size, "%s", v->kind == SQL_TEXT && v->text ? v->text : "");
+	snprintf(to, size, "%s", v->kind == SQL_TEXT && v->data ? (const char*)v->data : "");
 }
 
 /* ---- schemas ------------------------------------------------------------------------------ */
@@ -196,8 +196,8 @@ bool store_forget(struct store* s, const struct store_model* model, const struct
 	                    e);
 }
 
-bool store_trim(struct store* s, const char* fingerprint, int capacity, int per_task, struct error* e) {
-	struct store_job job = {.kind = JOB_TRIM, .capacity = capacity, .per_task = per_task};
+bool store_trim(struct store* s, const char* fingerprint, int capacity, int per_cluster, struct error* e) {
+	struct store_job job = {.kind = JOB_TRIM, .capacity = capacity, .per_cluster = per_cluster};
 	strncpy(job.model.fingerprint, fingerprint, sizeof job.model.fingerprint - 1);
 	return run_or_queue(s, &job, e);
 }

@@ -12,12 +12,11 @@
  *
  *   model(id, fingerprint, name, blocks)
  *   mask(id, model, task, kind, skipped, skip_ratio, settled, signature, the sums of struct bank_record,
- *        created, updated)                                       one a model, task and mask
+ *        created, updated)                                       one a model, task, kind and mask
  *   figure(model, device, task, kind, what, total, samples)        costs of passes: sums
  *                                                                  (streams/memory/statistics.h)
  *
- * `task` is empty for texts without a label. `kind` is 0 and `signature` NULL: they held workload clusters of
- * texts without a label, and the mean states that told these apart, before schema 11.
+ * `kind` is the workload cluster of texts without a label (struct bank_entry), and 0 for texts with one.
  * `skipped` is the mask as text, "a1,3,5m2,3": attention blocks, then MLP blocks, then after an
  * "l" the per cents that levels leave out, by depth and kind of map. No text of any request is in it. */
 #ifndef SWIFTLET_STREAMS_MEMORY_STORE_H
@@ -63,11 +62,12 @@ struct store_model {
 struct store_mask {
 	int64_t id; /* the row's id, which `swiftlet masks show` takes */
 	struct store_model model;
-	struct bank_entry entry; /* task, mask, skip_ratio, record, converged; the other fields are zero */
-	int64_t updated;         /* seconds since 1970 */
+	struct bank_entry
+	    entry; /* task, kind, mask, skip_ratio, record, signature, converged; the other fields are zero */
+	int64_t updated; /* seconds since 1970 */
 };
 
-/* Adds each entry's `unsaved` to the row of this model, task and mask, which is made
+/* Adds each entry's `unsaved` (and unsaved signature) to the row of this model, task and mask, which is made
  * if missing; sets converged and skip_ratio. Writes all n or none; durable when it returns true. id: the last
  * entry's row, or NULL. */
 bool store_add(struct store*, const struct store_model*, const struct bank_entry*, int n, int64_t* id,
@@ -83,11 +83,11 @@ bool store_each(struct store*, const char* fingerprint, bool (*visit)(void* user
 int store_get(struct store*, int64_t id, struct store_mask* out, struct error*);
 /* 1 deleted, 0 not there, -1 error. */
 int store_delete(struct store*, int64_t id, struct error*);
-/* Deletes the row of this model, task and mask, if there is one. */
+/* Deletes the row of this model, task, kind and mask, if there is one. */
 bool store_forget(struct store*, const struct store_model*, const struct bank_entry*, struct error*);
 
-/* Keeps the `capacity` masks of a model that served most, and `per_task` of each task. */
-bool store_trim(struct store*, const char* fingerprint, int capacity, int per_task, struct error*);
+/* Keeps the `capacity` masks of a model that served most, and `per_cluster` of each task or kind. */
+bool store_trim(struct store*, const char* fingerprint, int capacity, int per_cluster, struct error*);
 
 /* A sum of measurements: `samples` of them came to `total`. statistics.h lists the figures. */
 struct store_figure {

@@ -27,10 +27,11 @@ struct store {
 /* A statement is SQL that both databases understand, with parameters ?1, ?2, …; messages call the operation
  * `doing`. Functions that return bool return false with the error set. */
 struct sql_value { /* of a parameter or a column; a number has both fields set */
-	enum { SQL_INT, SQL_REAL, SQL_TEXT } kind;
+	enum { SQL_INT, SQL_REAL, SQL_TEXT, SQL_BLOB } kind;
 	int64_t number;
 	double real;
-	const char* text; /* NULL is NULL */
+	const void* data; /* NULL is NULL */
+	size_t size;      /* of a blob */
 };
 enum { SQL_MOST = 32 /* parameters, and columns, of a statement */ };
 
@@ -56,7 +57,10 @@ static inline struct sql_value sql_of_real(double v) {
 	return (struct sql_value){.kind = SQL_REAL, .real = v};
 }
 static inline struct sql_value sql_of_text(const char* v) {
-	return (struct sql_value){.kind = SQL_TEXT, .text = v};
+	return (struct sql_value){.kind = SQL_TEXT, .data = v};
+}
+static inline struct sql_value sql_of_blob(const void* v, size_t size) {
+	return (struct sql_value){.kind = SQL_BLOB, .data = v, .size = size};
 }
 /* Parameters from ?1 on, and their number. */
 #define sql_with(...)                                                                                        \
@@ -89,15 +93,11 @@ void sql_copy_text(const struct sql_value*, char* to, size_t size);
 	"CREATE TABLE IF NOT EXISTS figure(model BIGINT NOT NULL REFERENCES model(id), device TEXT NOT NULL,"    \
 	" task TEXT NOT NULL, kind BIGINT NOT NULL, what TEXT NOT NULL, total DOUBLE PRECISION NOT NULL,"        \
 	" samples DOUBLE PRECISION NOT NULL, PRIMARY KEY(model, device, task, kind, what));"
-/* Tables and figures of earlier schemas that are not read any more. Of the masks of texts without a label
- * that differ in their workload cluster alone, the one that served most stays. */
+/* Tables and figures of earlier schemas that are not read any more. */
 #define STORE_FORGOTTEN                                                                                      \
 	"DROP TABLE IF EXISTS observation; DROP TABLE IF EXISTS influence; DROP TABLE IF EXISTS chance;"         \
 	"DROP TABLE IF EXISTS cost; DROP TABLE IF EXISTS text; DELETE FROM figure WHERE what LIKE 'influence%'"  \
-	" OR what LIKE 'rows-%' OR what = 'plain'; DELETE FROM mask WHERE EXISTS (SELECT 1 FROM mask AS other"   \
-	" WHERE other.model = mask.model AND other.task = mask.task AND other.skipped = mask.skipped AND"        \
-	" (other.tokens > mask.tokens OR other.tokens = mask.tokens AND other.id < mask.id));"                   \
-	"UPDATE mask SET kind = 0, signature = NULL, signature_prompts = 0;"
+	" OR what LIKE 'rows-%' OR what = 'plain';"
 /* Refuses a schema that is newer than this program's, or older than `oldest`. */
 bool store_check_schema(const struct store*, int64_t version, int oldest, struct error*);
 /* Logs that a store of an earlier schema was opened, and what of it is dropped. */
@@ -120,10 +120,10 @@ enum job_kind { JOB_MASKS, JOB_DELETE, JOB_TRIM, JOB_FIGURES };
 struct store_job {
 	enum job_kind kind;
 	struct store_model model;
-	const struct bank_entry* entry;    /* (n) of MASKS; one of DELETE (task, mask) */
+	const struct bank_entry* entry;    /* (n) of MASKS; one of DELETE (task, kind, mask) */
 	const struct store_figure* figure; /* (n) */
 	bool anew;                         /* MASKS: replaces what is stored instead of adding to it */
-	int n, capacity, per_task;
+	int n, capacity, per_cluster;
 	char device[STORE_DEVICE];
 	int64_t* id; /* of MASKS: the last one's row id; may be NULL */
 };

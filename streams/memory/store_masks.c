@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 
 #include "streams/memory/store_internal.h"
@@ -77,16 +78,54 @@ bool store_mask_parse(const char* text, struct mask* m) {
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-/* ?18: 1 adds to the stored sums, 0 replaces them. `kind` held workload clusters before schema 11. */
+/* Reads a signature from this column and the next. False: there is none, or it has another size. */
+static bool read_signature(const struct sql_value* column, struct bank_signature* out) {
+	if (column[0].kind != SQL_BLOB || !column[0].data || column[0].size != sizeof out->value)
+		return false;
+	memcpy(out->value, column[0].data, column[0].size);
+	out->prompts = column[1].real;
+	return true;
+}
+
+static bool add_to_sum(void* user, const struct sql_value* column, struct error* e) {
+	struct bank_signature *sum = user, old;
+	(void)e;
+	if (read_signature(column, &old))
+		bank_signature_add(sum, &old);
+	return true;
+}
+
+/* Adds the new part of a signature to the stored one. */
+static bool add_signature(struct store* s, int64_t row, const struct bank_signature* more, struct error* e) {
+	const char* doing = "storing a signature";
+	struct bank_signature sum = *more;
+	return s->driver->run(s, "SELECT signature, signature_prompts FROM mask WHERE id = ?1", doing,
+	                      sql_with(sql_of_int(row)), add_to_sum, &sum, e) &&
+	       sql_run(s, "UPDATE mask SET signature = ?2, signature_prompts = ?3 WHERE id = ?1", doing, e,
+	               sql_of_int(row), sql_of_blob(sum.value, sizeof sum.value), sql_of_real(sum.prompts));
+}
+
+/* Without a label and a cluster, the cluster is that of a row with this mask, else a new one. ?20: 1 adds to
+ * the stored sums, 0 replaces them. */
 static const char write_sql[] =
     "INSERT INTO mask(model, task, skipped, skip_ratio, settled, " RECORD_COLUMNS ", created, updated, kind)"
-    " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?17, 0)"
+    " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?17,"
+    " CASE WHEN ?2 <> '' THEN 0 WHEN ?18 > 0 THEN ?18 ELSE"
+    " coalesce((SELECT kind FROM mask WHERE model = ?1 AND task = '' AND skipped = ?3 ORDER BY id LIMIT 1),"
+    " ?19) END)"
     " ON CONFLICT(model, task, kind, skipped) DO UPDATE SET skip_ratio = ?4, settled = ?5, updated = ?17,"
-    " matches = ?18 * mask.matches + ?6, rows = ?18 * mask.rows + ?7, accepted = ?18 * mask.accepted + ?8,"
-    " draft_steps = ?18 * mask.draft_steps + ?9, trials = ?18 * mask.trials + ?10,"
-    " rounds = ?18 * mask.rounds + ?11, round_tokens = ?18 * mask.round_tokens + ?12,"
-    " tokens = ?18 * mask.tokens + ?13, instances = ?18 * mask.instances + ?14,"
-    " steps = ?18 * mask.steps + ?15, held = ?18 * mask.held + ?16 RETURNING id";
+    " matches = ?20 * mask.matches + ?6, rows = ?20 * mask.rows + ?7, accepted = ?20 * mask.accepted + ?8,"
+    " draft_steps = ?20 * mask.draft_steps + ?9, trials = ?20 * mask.trials + ?10,"
+    " rounds = ?20 * mask.rounds + ?11, round_tokens = ?20 * mask.round_tokens + ?12,"
+    " tokens = ?20 * mask.tokens + ?13, instances = ?20 * mask.instances + ?14,"
+    " steps = ?20 * mask.steps + ?15,"
+    " held = CASE WHEN ?20 * mask.held + ?16 > 0 THEN ?20 * mask.held + ?16 ELSE 0 END RETURNING id";
+
+static int64_t new_cluster(void) {
+	uint64_t number = 0;
+	(void)!getrandom(&number, sizeof number, 0);
+	return 1 + (int64_t)(number >> 3);
+}
 
 /* The row's id, or -1 with the error set. */
 static int64_t write_row(struct store* s, int64_t model, const struct bank_entry* entry, bool put,
@@ -94,21 +133,24 @@ static int64_t write_row(struct store* s, int64_t model, const struct bank_entry
 	const struct bank_record* r = put ? &entry->record : &entry->unsaved;
 	char text[STORE_MASK_TEXT];
 	store_mask_text(&entry->mask, text);
-	struct sql_value value[18] = {sql_of_int(model), sql_of_text(entry->task), sql_of_text(text),
+	struct sql_value value[20] = {sql_of_int(model), sql_of_text(entry->task), sql_of_text(text),
 	                              sql_of_real(isfinite(entry->skip_ratio) ? entry->skip_ratio : 0),
 	                              sql_of_int(entry->converged)};
 	for (int i = 0; i < BANK_SUMS; i++)
 		value[5 + i] = sql_of_int(r->sum[i]);
 	value[16] = sql_of_int(time(NULL));
-	value[17] = sql_of_int(!put);
-	return sql_number(s, write_sql, "storing a mask", e, value, 18);
+	value[17] = sql_of_int(entry->cluster);
+	value[18] = sql_of_int(new_cluster());
+	value[19] = sql_of_int(!put);
+	return sql_number(s, write_sql, "storing a mask", e, value, 20);
 }
 
 bool run_masks(struct store* s, const struct store_job* job, int64_t model, struct error* e) {
 	bool good = true;
 	for (const struct bank_entry* entry = job->entry; good && entry < job->entry + job->n; entry++) {
 		const int64_t id = write_row(s, model, entry, job->anew, e);
-		good = id >= 0;
+		const bool signs = !job->anew && entry->unsaved_signature.prompts > 0;
+		good = id >= 0 && (!signs || add_signature(s, id, &entry->unsaved_signature, e));
 		if (job->id)
 			*job->id = id;
 	}
@@ -118,8 +160,9 @@ bool run_masks(struct store* s, const struct store_job* job, int64_t model, stru
 /* ---- reading ------------------------------------------------------------------------------ */
 
 #define MASK_COLUMNS                                                                                         \
-	"SELECT mask.id, fingerprint, name, blocks, task, skipped, skip_ratio, settled, " RECORD_COLUMNS         \
-	", updated FROM mask JOIN model ON model.id = mask.model "
+	"SELECT mask.id, fingerprint, name, blocks, task, skipped, skip_ratio, settled, signature,"              \
+	" signature_prompts, " RECORD_COLUMNS ", kind, updated FROM mask JOIN model"                             \
+	" ON model.id = mask.model "
 
 struct mask_visit {
 	const struct store* store;
@@ -151,9 +194,11 @@ static bool see_mask(void* user, const struct sql_value* column, struct error* e
 	m->model.blocks = (int)blocks;
 	m->entry.skip_ratio = column[6].real;
 	m->entry.converged = column[7].number != 0;
+	read_signature(&column[8], &m->entry.signature);
 	for (int i = 0; i < BANK_SUMS; i++)
-		m->entry.record.sum[i] = column[8 + i].number;
-	m->updated = column[8 + BANK_SUMS].number;
+		m->entry.record.sum[i] = column[10 + i].number;
+	m->entry.cluster = column[21].number;
+	m->updated = column[22].number;
 	v->n++;
 	v->stopped = v->visit && !v->visit(v->user, m);
 	return !v->stopped;
@@ -190,19 +235,20 @@ bool run_delete(struct store* s, const struct store_job* job, struct error* e) {
 	return sql_run(
 	    s,
 	    "DELETE FROM mask WHERE model IN (SELECT id FROM model WHERE fingerprint = ?1) AND task = ?2"
-	    " AND skipped = ?3",
+	    " AND kind = ?3 AND skipped = ?4",
 	    "deleting a mask", e, sql_of_text(job->model.fingerprint), sql_of_text(job->entry->task),
-	    sql_of_text(text));
+	    sql_of_int(*job->entry->task ? 0 : job->entry->cluster), sql_of_text(text));
 }
 
-/* A converged mask comes first, because its task is served with it. */
+/* A converged mask comes first, because its workload cluster is served with it. */
 bool run_trim(struct store* s, const struct store_job* job, struct error* e) {
-	return sql_run(s,
-	               "DELETE FROM mask WHERE id IN (SELECT id FROM (SELECT mask.id AS id,"
-	               " row_number() OVER (ORDER BY settled DESC, tokens DESC) AS rank,"
-	               " row_number() OVER (PARTITION BY task ORDER BY settled DESC, tokens DESC) AS task_rank"
-	               " FROM mask JOIN model ON model.id = mask.model WHERE fingerprint = ?1) AS ranked"
-	               " WHERE rank > ?2 OR task_rank > ?3)",
-	               "trimming masks", e, sql_of_text(job->model.fingerprint), sql_of_int(job->capacity),
-	               sql_of_int(job->per_task));
+	return sql_run(
+	    s,
+	    "DELETE FROM mask WHERE id IN (SELECT id FROM (SELECT mask.id AS id,"
+	    " row_number() OVER (ORDER BY settled DESC, tokens DESC) AS rank,"
+	    " row_number() OVER (PARTITION BY task, kind ORDER BY settled DESC, tokens DESC) AS kind_rank"
+	    " FROM mask JOIN model ON model.id = mask.model WHERE fingerprint = ?1) AS ranked"
+	    " WHERE rank > ?2 OR kind_rank > ?3)",
+	    "trimming masks", e, sql_of_text(job->model.fingerprint), sql_of_int(job->capacity),
+	    sql_of_int(job->per_cluster));
 }

@@ -124,7 +124,9 @@ static const struct copied_table {
 	const char *name, *columns;
 } tables[] = {
     {"model", "id, fingerprint, name, blocks"},
-    {"mask", "id, model, task, kind, skipped, skip_ratio, settled, " RECORD_COLUMNS ", created, updated"},
+    {"mask",
+     "id, model, task, kind, skipped, skip_ratio, settled, signature, signature_prompts, " RECORD_COLUMNS
+     ", created, updated"},
     {"figure", "model, device, task, kind, what, total, samples"},
 };
 

@@ -1,4 +1,5 @@
-/* The PostgreSQL driver: it connects, reconnects and words failures. Values and results travel as text. */
+/* The PostgreSQL driver: it connects, reconnects and words failures. Values and results travel as text,
+ * except blobs. */
 #include "streams/memory/store_postgres.h"
 
 #include <arpa/inet.h>
@@ -12,12 +13,13 @@
 #include "streams/memory/store_internal.h"
 
 enum { PATIENCE = 5000 };
-enum { INT8 = 20, FLOAT8 = 701, TEXT = 25 };
+enum { INT8 = 20, FLOAT8 = 701, TEXT = 25, BYTEA = 17 };
 
 struct postgres_values { /* (n) parameters of a statement */
 	int n;
 	const Oid* type;
 	const char* const* value;
+	const int *length, *format;
 };
 
 /* ---- errors ------------------------------------------------------------------------------- */
@@ -102,7 +104,7 @@ static PGresult* send_query(struct store* s, const char* sql, const struct postg
 		return NULL;
 	}
 	const int sent =
-	    v ? PQsendQueryParams(c, sql, v->n, v->type, v->value, NULL, NULL, 0) : PQsendQuery(c, sql);
+	    v ? PQsendQueryParams(c, sql, v->n, v->type, v->value, v->length, v->format, 0) : PQsendQuery(c, sql);
 	if (!sent) {
 		report_away(s, PQerrorMessage(c), e);
 		return NULL;
@@ -320,10 +322,15 @@ static struct sql_value read_column(const PGresult* result, int row, int i) {
 		return v;
 	const char* text = PQgetvalue(result, row, i);
 	const Oid type = PQftype(result, i);
+	if (type == BYTEA) {
+		v.kind = SQL_BLOB;
+		v.data = PQunescapeBytea((const unsigned char*)text, &v.size);
+		return v;
+	}
 	v.kind = type == INT8 ? SQL_INT : type == FLOAT8 ? SQL_REAL : SQL_TEXT;
 	v.number = strtoll(text, NULL, 10);
 	v.real = strtod(text, NULL);
-	v.text = text;
+	v.data = text;
 	return v;
 }
 
@@ -335,16 +342,20 @@ static bool visit_rows(const PGresult* result, sql_visit* visit, void* user, str
 		for (int i = 0; i < n; i++)
 			value[i] = read_column(result, row, i);
 		good = visit(user, value, e);
+		for (int i = 0; i < n; i++)
+			if (value[i].kind == SQL_BLOB)
+				PQfreemem((void*)(uintptr_t)value[i].data);
 	}
 	return good;
 }
 
 static bool run_sql(struct store* s, const char* sql, const char* doing, const struct sql_value* value, int n,
                     sql_visit* visit, void* user, struct error* e) {
-	static const Oid types[] = {[SQL_INT] = INT8, [SQL_REAL] = FLOAT8, [SQL_TEXT] = TEXT};
+	static const Oid types[] = {[SQL_INT] = INT8, [SQL_REAL] = FLOAT8, [SQL_TEXT] = TEXT, [SQL_BLOB] = BYTEA};
 	char number[SQL_MOST][32];
 	const char* text[SQL_MOST];
 	Oid type[SQL_MOST];
+	int length[SQL_MOST], format[SQL_MOST];
 	if (!s->postgres->in_transaction && !postgres_connect(s, e))
 		return false;
 	for (int i = 0; i < n; i++) {
@@ -354,14 +365,17 @@ static bool run_sql(struct store* s, const char* sql, const char* doing, const s
 		else if (value[i].kind == SQL_REAL)
 			snprintf(number[i], sizeof number[i], "%.17g", value[i].real);
 		type[i] = types[value[i].kind];
-		text[i] = counts || value[i].kind == SQL_REAL ? number[i] : value[i].text;
+		text[i] = counts || value[i].kind == SQL_REAL ? number[i] : value[i].data;
+		length[i] = (int)value[i].size;
+		format[i] = value[i].kind == SQL_BLOB;
 	}
 	char* dollars = strdup(sql);
 	if (!dollars)
 		return error_set(e, "out of memory");
 	for (char* at = dollars; (at = strchr(at, '?')); at++)
 		*at = '$';
-	PGresult* result = send_query(s, dollars, &(struct postgres_values){n, type, text}, doing, e);
+	PGresult* result =
+	    send_query(s, dollars, &(struct postgres_values){n, type, text, length, format}, doing, e);
 	const bool good = result && (!visit || visit_rows(result, visit, user, e));
 	PQclear(result);
 	free(dollars);

@@ -90,7 +90,10 @@ static void bind_value(sqlite3_stmt* q, int i, const struct sql_value* v) {
 		sqlite3_bind_double(q, i, v->real);
 		break;
 	case SQL_TEXT:
-		sqlite3_bind_text(q, i, v->text, -1, SQLITE_STATIC);
+		sqlite3_bind_text(q, i, v->data, -1, SQLITE_STATIC);
+		break;
+	case SQL_BLOB:
+		sqlite3_bind_blob(q, i, v->data, (int)v->size, SQLITE_STATIC);
 	}
 }
 
@@ -98,8 +101,12 @@ static struct sql_value read_column(sqlite3_stmt* q, int i) {
 	const int type = sqlite3_column_type(q, i);
 	struct sql_value v = {.kind = SQL_TEXT};
 	if (type == SQLITE_TEXT) {
-		v.text = (const char*)sqlite3_column_text(q, i);
-	} else if (type == SQLITE_INTEGER || type == SQLITE_FLOAT) {
+		v.data = sqlite3_column_text(q, i);
+	} else if (type == SQLITE_BLOB) {
+		v.kind = SQL_BLOB;
+		v.data = sqlite3_column_blob(q, i);
+		v.size = (size_t)sqlite3_column_bytes(q, i);
+	} else if (type != SQLITE_NULL) {
 		v.kind = type == SQLITE_INTEGER ? SQL_INT : SQL_REAL;
 		v.number = sqlite3_column_int64(q, i);
 		v.real = sqlite3_column_double(q, i);

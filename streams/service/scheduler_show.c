@@ -91,12 +91,13 @@ static void show_totals(struct scheduler* s, struct text* out) {
 	struct memory_counts k = {0};
 	if (s->option.memory)
 		memory_counts(s->option.memory, &k);
-	text_json(out,
-	          ", 'bank': {'masks': %d, 'recalled': %l, 'improved': %l, 'settled': %l, 'new_kinds': %l, "
-	          "'evicted': %l, 'store_failed': %b}, 'passes': {'shared': %l, "
-	          "'separate': %l, 'preempted': %l}",
-	          k.entries, k.recalled, k.improved, k.converged, k.new_tasks, k.evictions, k.store_failed,
-	          s->shared, s->separate, s->preempted);
+	text_json(
+	    out,
+	    ", 'bank': {'masks': %d, 'recalled': %l, 'improved': %l, 'settled': %l, 'new_kinds': %l, "
+	    "'evicted': %l, 'store_failed': %b}, 'drift': {'events': %l, 'trials': %l}, 'passes': {'shared': %l, "
+	    "'separate': %l, 'preempted': %l}",
+	    k.entries, k.recalled, k.improved, k.converged, k.new_clusters, k.evictions, k.store_failed, k.drifts,
+	    k.trials, s->shared, s->separate, s->preempted);
 	text_json(out, ", 'idle_seconds': %g, 'skipping': %q, 'prefill_chunk': %d", s->idle_seconds,
 	          scheduler_status(s), scheduler_chunk(s));
 	const int room = session_room(s->slot[0].session);

@@ -155,6 +155,8 @@ static void write_now(struct server* s, const struct scheduler_now* now, struct 
 	     (double)(k.improved + k.recalled)},
 	    {"mask_recalls_total", NULL, "Times a stored mask was taken up.", (double)k.recalled},
 	    {"masks_settled_total", NULL, "Masks that held, so that their search rests.", (double)k.converged},
+	    {"drift_events_total", NULL, "Times that acceptance drifted and the search started again.",
+	     (double)k.drifts},
 	    {"bank_masks", NULL, "Masks in the bank.", k.entries},
 	    {"bank_evictions_total", NULL, "Masks that left the bank for want of room.", (double)k.evictions},
 	    {"store_failed", NULL, "1 while the last write to the store failed.", k.store_failed},

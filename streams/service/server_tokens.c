@@ -143,38 +143,31 @@ bool answer_apply_template(struct http_call* c) {
 	return good && call_reply_json(c, &out);
 }
 
-/* Anthropic's endpoint. */
-bool answer_count_tokens(struct http_call* c) {
+typedef bool chat_reader(const char* body, size_t size, int vocab, struct api_request*, struct api_error*);
+
+/* Answers with the tokens of a chat's prompt; format: of the answer, with the number. */
+static bool reply_count(struct http_call* c, chat_reader* read, const char* field, const char* format) {
 	struct api_request q = {.literal_schemas = c->server->option.literal_schemas};
 	struct token_list list = {0};
 	struct error e;
-	const int vocab = c->server->model->weights.shape.vocab;
-	bool good = messages_read_counted(c->body.data, c->body.size, vocab, &q, &c->error);
+	bool good = read(c->body.data, c->body.size, c->server->model->weights.shape.vocab, &q, &c->error);
 	if (good && !chat_parts_encode(&q.parts, c->server->model, &list, &e))
-		good = api_refuse(&c->error, "messages", "chat_template", "%.390s", e.message);
+		good = api_refuse(&c->error, field, "chat_template", "%.390s", e.message);
 	struct text out = {0};
 	if (good)
-		text_json(&out, "{'input_tokens': %d}\n", list.n);
+		text_json(&out, format, list.n);
 	api_request_free(&q);
 	token_list_free(&list);
 	return good && call_reply_json(c, &out);
 }
 
-/* The same of Responses. */
+/* Anthropic's endpoint, and the same of Responses. */
+bool answer_count_tokens(struct http_call* c) {
+	return reply_count(c, messages_read_counted, "messages", "{'input_tokens': %d}\n");
+}
 bool answer_input_tokens(struct http_call* c) {
-	struct api_request q = {.literal_schemas = c->server->option.literal_schemas};
-	struct token_list list = {0};
-	struct error e;
-	const int vocab = c->server->model->weights.shape.vocab;
-	bool good = responses_read(c->body.data, c->body.size, vocab, &q, &c->error);
-	if (good && !chat_parts_encode(&q.parts, c->server->model, &list, &e))
-		good = api_refuse(&c->error, "input", "chat_template", "%.390s", e.message);
-	struct text out = {0};
-	if (good)
-		text_json(&out, "{'object': 'response.input_tokens', 'input_tokens': %d}\n", list.n);
-	api_request_free(&q);
-	token_list_free(&list);
-	return good && call_reply_json(c, &out);
+	return reply_count(c, responses_read, "input",
+	                   "{'object': 'response.input_tokens', 'input_tokens': %d}\n");
 }
 
 /* vLLM's endpoint: the data for a client that encodes chats itself. */

@@ -165,6 +165,9 @@ static void config(void** state) {
 	    {"\"tie_word_embeddings\": true", NULL},
 	    {"\"model_type\": \"bloom\"",
 	     "model_type is \"bloom\", which is not supported; supported are llama, mistral"},
+	    {"\"model_type\": \"gemma3n\"",
+	     "model_type is \"gemma3n\", which is not supported: its blocks read and write several copies of the "
+	     "stream (AltUp)"},
 	    {"\"model_type\": null", "model_type is missing"},
 	    {"\"model_type\": 3", "model_type is 3, expected a string"},
 	    {"\"num_hidden_layers\": null", "num_hidden_layers is missing"},
@@ -624,10 +627,10 @@ static void gguf_models(void** state) {
 	put_head(&b, 3, 0, 1);
 	put_text(&b, "general.architecture");
 	put(&b, GGUF_STRING, 4);
-	put_text(&b, "mamba");
+	put_text(&b, "bert");
 	write_file("broken.gguf", b.data, b.n);
 	refuse_model("broken.gguf",
-	             "general.architecture is \"mamba\", which is not supported; supported are llama");
+	             "general.architecture is \"bert\", which is not supported; supported are llama");
 	put_head(&b, 3, 0, 2);
 	put_text(&b, "general.architecture");
 	put(&b, GGUF_STRING, 4);

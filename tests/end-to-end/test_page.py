@@ -156,7 +156,7 @@ def a_conversation(s):
         click(b, "tint")
         assert b.js("return getComputedStyle(document.querySelector('.theirs .d')).backgroundColor") != tinted
         click(b, "tint")
-        said = b.js("return document.querySelector('.theirs .said').textContent")
+        said = b.js("return document.querySelector('.theirs .notes').textContent")
         assert "tokens/s" in said and "times as fast as without" in said, said
         assert "times as fast as without" in wait_for("the speed in sight", lambda: b.js("return document.getElementById('faster').textContent"))
         ask(b, "And if he eats 2?")

@@ -355,7 +355,7 @@ def metrics_and_state(s):
     wait_for("the cache to be free", lambda: s.metric('vllm:kv_cache_usage_perc{model_name="%s"}' % MODEL) == 0)
     _, _, text = s.call("GET", "/metrics")
     for name in ("requests_total", "queue_length", "tokens_total", "seconds_total", "mean_generated", "alpha", "matchness",
-                 "lost_rounds_total", "saved_seconds_total", "lost_seconds_total", "mask_changes_total", "speedup", "time_to_first_token_seconds_count"):
+                 "lost_rounds_total", "saved_seconds_total", "lost_seconds_total", "mask_changes_total", "drift_events_total", "speedup", "time_to_first_token_seconds_count"):
         assert "swiftlet_" + name in text, name
     figures = {}
     for line in text.splitlines():

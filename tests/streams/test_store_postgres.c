@@ -122,6 +122,10 @@ static void keeps_everything(const char* path) {
 	struct store* s = store_open(path, STORE_WRITE, &e);
 	assert_non_null(s);
 	struct bank_entry entry = entry_of(1, 100);
+	float state[40];
+	for (int i = 0; i < 40; i++)
+		state[i] = (float)i;
+	bank_signature(&entry.unsaved_signature, state, 40);
 	int64_t id = 0, again = 0;
 	assert_true(store_add(s, &model, &entry, 1, &id, &e));
 	entry.converged = true;
@@ -142,6 +146,9 @@ static void keeps_everything(const char* path) {
 	assert_string_equal(seen.last.entry.task, "task-1");
 	assert_string_equal(seen.last.model.name, "a-model");
 	assert_true(seen.last.entry.converged);
+	assert_true(seen.last.entry.signature.prompts > 1.5 && seen.last.entry.signature.prompts < 2.5);
+	assert_memory_equal(&seen.last.entry.signature.value[39], &(float){2 * entry.unsaved_signature.value[39]},
+	                    sizeof(float));
 	double costs = 0;
 	assert_true(store_each_figure(s, &model, costs_here, sum_cost, &costs, &e));
 	assert_true(store_each_figure(s, &model, costs_there, sum_cost, &costs, &e));

@@ -48,7 +48,7 @@ struct pages_bench {
 
 /* The pass of one row behind the committed text; way NULL: the whole model, whose attention is noted. */
 static bool run_row(const struct pages_bench* b, const struct page_way* way, struct cache* cache,
-                    const int32_t* token, int32_t* said, struct error* error) {
+                    const int32_t* token, int32_t* choice, struct error* error) {
 	struct backend* backend = cache->backend;
 	const struct segment segment = {.cache = cache,
 	                                .base = cache->committed,
@@ -66,7 +66,7 @@ static bool run_row(const struct pages_bench* b, const struct page_way* way, str
 	}
 	if (!backend->run(backend, &pass, error))
 		return false;
-	*said = out.token;
+	*choice = out.token;
 	return true;
 }
 
@@ -80,29 +80,29 @@ static void list_anew(struct page_way* way, struct cache* cache) {
 /* ---- measuring ------------------------------------------------------------------------------ */
 
 static bool judge_row(struct pages_bench* b, struct cache* cache, const int32_t* token, struct error* error) {
-	int32_t said;
+	int32_t choice;
 	for (int i = 0; i < WAYS; i++) {
 		struct page_way* way = &b->way[i];
 		list_anew(way, cache);
-		if (!run_row(b, way, cache, token, &said, error))
+		if (!run_row(b, way, cache, token, &choice, error))
 			return false;
 		cache->backend->discard(cache);
 		way->rows++;
 		way->listed_rows += way->listed;
-		way->right += said == token[1];
+		way->right += choice == token[1];
 	}
-	if (!run_row(b, NULL, cache, token, &said, error))
+	if (!run_row(b, NULL, cache, token, &choice, error))
 		return false;
 	cache->backend->commit(cache, state_text_rows, 1);
 	return true;
 }
 
 static bool time_steps(struct pages_bench* b, const struct state_text* t, struct error* error) {
-	int32_t said;
+	int32_t choice;
 	for (int turn = 0; turn < TURNS; turn++)
 		for (int i = -1; i < WAYS; i++) {
 			const double began = seconds_now();
-			if (!run_row(b, i < 0 ? NULL : &b->way[i], t->cache, &t->id[t->n - 1], &said, error))
+			if (!run_row(b, i < 0 ? NULL : &b->way[i], t->cache, &t->id[t->n - 1], &choice, error))
 				return false;
 			(i < 0 ? b->plain : b->way[i].seconds)[turn] = seconds_now() - began;
 			t->cache->backend->discard(t->cache);

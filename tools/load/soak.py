@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 """Two keys' clients on one server for long, which is killed now and then: nothing lost, memory level, keys apart.
 
-    soak.py -m MODEL [--seconds 1800] [--kill 120] [--clients 3] [-- OPTIONS OF THE SERVER]
+    soak.py -m MODEL [--seconds 1800] [--kill 120] [--clients 3] [--attackers 0] [-- OPTIONS OF THE SERVER]
 
 Each key's clients ask for greedy texts, whole, streamed, and some that they hang up on; every text is compared with the
 first that any life of the server gave. Every --kill seconds the server gets SIGKILL, in the middle of answers, or (each
 third time) SIGTERM, and is started again on the same store. A key's masks must be there again,
 no answer may be wrong, a key may see no mask of the other's, and after SIGTERM every answer that was begun must come,
-whole or with finish_reason length. Prints one JSON object; the exit status is 1 where something of that failed."""
+whole or with finish_reason length. With --attackers a third key's clients take turns of
+half a minute in which they send prompts of 7 MB, ambiguous expressions, a new schema each, broken requests, and connections that
+they leave; honest seconds for 64 tokens are reported apart, beside them and without. Prints one JSON object; the exit status is 1 where something of that failed."""
 import argparse, collections, http.client, json, os, random, re, signal, socket, subprocess, sys, tempfile, threading, time, urllib.error, urllib.request
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROGRAM = os.environ.get("SWIFTLET", os.path.join(ROOT, "build", "swiftlet"))
-KEYS = {"admin": "soak-key-admin", "anna": "soak-key-anna-1", "ben": "soak-key-ben-22"}
+KEYS = {"admin": "soak-key-admin", "anna": "soak-key-anna-1", "ben": "soak-key-ben-22", "eve": "soak-key-eve-333"}
+TURN = 30  # seconds in which attackers are silent, or are not
 PROMPTS = ["Question: Tom has 3 apples and buys 4 more. How many apples has he now?\nAnswer:", "Once upon a time there was a",
            "def add(a, b):\n", "The capital of France is", "List the days of the week: Monday,"]
 
@@ -22,8 +25,9 @@ class Soak:
         self.o, self.folder = o, folder
         self.lock, self.counts, self.wrong, self.known = threading.Lock(), collections.Counter(), [], {}
         self.resident, self.url, self.life, self.ending = [], None, 0, False
+        self.began, self.seconds, self.attacks = time.monotonic(), {False: [], True: []}, collections.Counter()
         with open(os.path.join(folder, "keys"), "w") as f:
-            f.write("%s admin\n%s\n%s\n" % tuple(KEYS.values()))
+            f.write("%s admin\n%s\n%s\n%s\n" % tuple(KEYS.values()))
 
     def start(self):
         command = [PROGRAM, "serve", "-m", self.o.model, "--port", "0", "--store", os.path.join(self.folder, "masks.db"),
@@ -60,7 +64,7 @@ class Soak:
     def ask(self, key, r):
         i, tokens = r.randrange(len(PROMPTS)), r.choice((16, 64))
         body = {"prompt": PROMPTS[i], "max_tokens": tokens, "temperature": 0, "metadata": {"task": "%s-%d" % (key, i)}}
-        life, way = self.life, r.randrange(5)
+        life, way, began, beside = self.life, r.randrange(5), time.monotonic(), self.attacked()
         try:
             if way == 0:
                 self.hang_up(key, body)
@@ -77,6 +81,9 @@ class Soak:
                 text, finished = a["choices"][0]["text"], not self.ending and a["usage"]["completion_tokens"] == tokens
             self.check("%d %d" % (i, tokens), text, finished)
             self.count("answered")
+            if finished and tokens == 64 and beside == self.attacked():
+                with self.lock:
+                    self.seconds[beside].append(time.monotonic() - began)
         except urllib.error.HTTPError as e:
             self.count("refused") if e.code == 503 else self.complain(e.code, e.read())
         except (OSError, ValueError, KeyError, http.client.HTTPException) as e:
@@ -91,6 +98,43 @@ class Soak:
             c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer "
                       + KEYS[key].encode() + b"\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
             c.recv(200)
+
+    def attacked(self):
+        return self.o.attackers > 0 and int((time.monotonic() - self.began) / TURN) % 2 == 1
+
+    def attack(self, kind, r):
+        ask = {"prompt": "x", "max_tokens": 200}
+        host, port = self.url[7:].split(":")
+        if kind == "long":
+            unit = r.choice((" ", "the cat ", "\u4e2d\u6587", "12345", "a", "\n"))
+            self.call("eve", "/v1/completions", {"prompt": unit * (7000000 // len(json.dumps(unit)[1:-1]))})
+        elif kind == "ambiguous":
+            self.call("eve", "/v1/completions", {**ask, "guided_regex": ".*e.{500}!"})
+        elif kind == "schema":
+            self.call("eve", "/v1/completions", {**ask, "guided_json": {"type": "object", "properties": {
+                "m%d" % r.randrange(10**9): {"type": "string", "pattern": "^[a-z]{1,%d}$" % r.randrange(1, 200)} for _ in range(20)}}})
+        elif kind == "broken":
+            with socket.create_connection((host, int(port)), timeout=60) as c:
+                c.sendall(r.choice((b"GET /health HTTP/1.1\r\nfoo\r\n\r\n", b"\x16\x03\x01\x00\xc8", bytes(r.randrange(256) for _ in range(300)))))
+                c.recv(200)
+        else:
+            for _ in range(50):
+                with socket.create_connection((host, int(port)), timeout=60) as c:
+                    c.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+    def attacker(self, number, until):
+        r = random.Random(number)
+        while time.monotonic() < until:
+            if not self.attacked() or self.ending or self.process.poll() is not None:
+                time.sleep(0.1)
+                continue
+            kind = r.choice(("long", "ambiguous", "schema", "broken", "leave"))
+            try:
+                self.attack(kind, r)
+            except (OSError, ValueError, http.client.HTTPException):
+                pass  # refused, or killed
+            with self.lock:
+                self.attacks[kind] += 1
 
     def client(self, key, number, until):
         r = random.Random(number)
@@ -139,6 +183,9 @@ class Soak:
                    for k, key in enumerate(("anna", "ben")) for n in range(self.o.clients)]
         for c in clients:
             c.start()
+        clients += [threading.Thread(target=self.attacker, args=(1000 + n, until)) for n in range(self.o.attackers)]
+        for c in clients[len(clients) - self.o.attackers:]:
+            c.start()
         number, killed = 0, time.monotonic()
         while time.monotonic() < until:
             time.sleep(1)
@@ -155,7 +202,10 @@ class Soak:
         by_life = {}
         for life, mib in self.resident:
             by_life.setdefault(life, []).append(mib)
-        return {"seconds": self.o.seconds, "lives": self.life, "kills": number, "requests": dict(self.counts),
+        spread = lambda x: {"n": len(x), **{name: round(sorted(x)[int(at * (len(x) - 1))], 3) for name, at in (("p50", .5), ("p99", .99), ("most", 1)) if x}}
+        return {"seconds": self.o.seconds, "attacks": dict(self.attacks), "seconds_of_64_tokens": {
+                    "without attackers": spread(self.seconds[False]), "beside them": spread(self.seconds[True])},
+                 "lives": self.life, "kills": number, "requests": dict(self.counts),
                 "resident_mib": {life: {"middle": x[len(x) // 2], "end": x[-1], "most": max(x)} for life, x in by_life.items()},
                 "wrong": self.wrong}
 
@@ -166,6 +216,7 @@ def main():
     p.add_argument("--seconds", type=float, default=1800)
     p.add_argument("--kill", type=float, default=120, help="seconds between two kills (120)")
     p.add_argument("--clients", type=int, default=3, help="of each key (3)")
+    p.add_argument("--attackers", type=int, default=0, help="clients of a third key (0)")
     p.add_argument("rest", nargs="*")
     with tempfile.TemporaryDirectory() as folder:
         result = Soak(p.parse_args(), folder).run()

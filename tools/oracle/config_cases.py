@@ -170,6 +170,13 @@ CASES.update({
                                                        "original_max_position_embeddings": 64,
                                                        "mrope_section": [2, 1, 1]}},
                       "tie_word_embeddings": True},
+    **{f"qwen3_vl_moe-{name}": {**TOKENS, "model_type": "qwen3_vl_moe", "vision_config": VISION["qwen3_vl"], "text_config": {
+        **TEXT, "model_type": "qwen3_vl_moe_text", "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 20,
+        "rope_parameters": {"rope_type": "default", "mrope_section": [2, 1, 1], "mrope_interleaved": True}, **changes},
+        "tie_word_embeddings": tied} for name, tied, changes in (
+            ("plain", False, {}), ("turned", False, {"num_experts": 7, "num_experts_per_tok": 3}), ("sparse-step", False, {"decoder_sparse_step": 2, "head_dim": 16, "attention_bias": True,
+                                                          "norm_topk_prob": False, "num_key_value_heads": 1}),
+            ("dense-blocks-tied", True, {"mlp_only_layers": [0, 3], "num_experts_per_tok": 5, "rope_theta": 3000.0}))},
     "exaone4_5": {"model_type": "exaone4_5", "image_token_id": 1, "video_token_id": 2,
                   "vision_config": {**VISION["qwen2_5_vl"], "num_key_value_heads": 1},
                   "text_config": {**TEXT, "model_type": "exaone4_5_text", "sliding_window": 20,

@@ -24,7 +24,7 @@ import golden
 warnings.filterwarnings("ignore")
 transformers.utils.logging.set_verbosity_error()
 OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "core" / "golden" / "configs"
-NESTED = ("qwen3_5", "qwen3_5_moe", "mistral3", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "exaone4_5", "llava")
+NESTED = ("qwen3_5", "qwen3_5_moe", "mistral3", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "exaone4_5", "llava")
 
 
 # ---- weights ----------------------------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ def uniform(name, n):
 
 def spread(name, shape, family):
     """(scale, offset) of a tensor's values: large enough that every part of the arithmetic shows."""
-    fan = 1 if not shape else shape[-1] if not (family in ("gpt_oss", "llama4_text") and ".experts." in name) else shape[-2] if len(shape) > 1 else 1
+    fan = 1 if not shape else shape[-1] if not (family in ("gpt_oss", "llama4_text", "qwen3_vl_moe_text") and ".experts." in name) else shape[-2] if len(shape) > 1 else 1
     gemma = family.startswith("gemma")
     plus_one = family in ("gemma2", "gemma3_text", "gemma3") or (
         family.startswith(("qwen3_5", "qwen3_next")) and "linear_attn" not in name)
@@ -163,8 +163,9 @@ def judge_mtp(model, family, tokens, chosen):
                      "mtp_log_probabilities": [[round(float(of[row, i]), 6) for i in chosen] for row in rows]}
 
 
-def judge(config, fused=False, mtp=False, length=200, prompt=90, ids=12, seed=1):
-    """A case out of a config, of tensors as they are stored or, fused, as the model has them: the text's log-probabilities by transformers in float32."""
+def judge(config, fused=False, mtp=False, turned=False, length=200, prompt=90, ids=12, seed=1):
+    """A case out of a config, of tensors as they are stored or, fused, as the model has them, or, turned, with the inputs of
+    stacked experts first, as Qwen3-VL-MoE is published: the text's log-probabilities by transformers in float32."""
     torch.manual_seed(0)
     family = (config.get("text_config") or config).get("model_type", config["model_type"])
     with tempfile.TemporaryDirectory() as scratch:
@@ -177,6 +178,7 @@ def judge(config, fused=False, mtp=False, length=200, prompt=90, ids=12, seed=1)
         model.save_pretrained(folder)
         stored = model.state_dict() if fused else load_file(folder / "model.safetensors")
         shapes = {n: list(t.shape) for n, t in stored.items()}
+        shapes = {n: [s[0], s[2], s[1]] if turned and ".experts." in n else s for n, s in shapes.items()}
         tensors = describe(shapes, family)
         save_file(make(tensors), folder / "model.safetensors", {"format": "pt"})
         (folder / "config.json").write_text(json.dumps(config))
@@ -205,7 +207,7 @@ def write(path, case):
 
 def try_case(out, name, config, ends=None):
     try:
-        case = judge(config, name.endswith("-fused"), name.endswith("-mtp"))
+        case = judge(config, name.endswith("-fused"), name.endswith("-mtp"), name.endswith("-turned"))
     except Exception as error:  # transformers does not take it
         print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:150] if str(error) else ''}", flush=True)
         return

@@ -236,6 +236,8 @@ def heads_of(name, config):
 def architecture(config):
     if config.model_type == "nemotron_h" and "moe" in config.layer_types:
         return "nemotron_h_moe"
+    if getattr(config, "of_images", False):  # Qwen3-VL-MoE: its text model is Qwen3-MoE's, whose positions have parts
+        return "qwen3vlmoe"
     return ARCHITECTURES.get(config.model_type, config.model_type)
 
 
@@ -496,6 +498,9 @@ def write_metadata(writer, config):
     if config.model_type in ("mixtral", "qwen3_moe", "gpt_oss", "phimoe", "llama4_text"):
         writer.add_expert_count(config.num_local_experts)
         writer.add_expert_used_count(config.num_experts_per_tok)
+    if getattr(config, "of_images", False):
+        writer.add_rope_dimension_sections([2, 1, 1, 0])
+        writer.add_num_deepstack_layers(0)
     if config.model_type == "gpt_oss":
         writer.add_expert_feed_forward_length(config.intermediate_size)
     if config.model_type == "qwen3_moe":
@@ -893,6 +898,7 @@ def configs():
     out["gguf-qwen3-moe-legacy"] = (Qwen3MoeConfig(**{
         **BASE, "num_hidden_layers": 2, "head_dim": 8, "num_experts": 4, "num_experts_per_tok": 2,
         "moe_intermediate_size": 32, "norm_topk_prob": True}), LEGACY, 0.03, 0)
+    out["gguf-qwen3-vl-moe"] = (Qwen3MoeConfig(**{**LATER, **LATER_FAMILIES["qwen3_moe"][1], "of_images": True}), FLOATS, 0.004, 0)
     out["gguf-gpt-oss-mxfp4"] = (LATER_FAMILIES["gpt_oss"][0](**{**LATER, **LATER_FAMILIES["gpt_oss"][1]}),
                                  "MXFP4", 0.01, 0)
     out["gguf-llama-codebooks"] = (LlamaConfig(**{**WIDE, "num_hidden_layers": 2}, head_dim=128), CODEBOOKS, 0.05, 0)

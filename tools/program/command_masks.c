@@ -19,7 +19,7 @@
 
 struct listed {          /* what only the store knows of a mask; zero for a file */
 	int64_t id, updated; /* seconds since 1970 */
-	int64_t tokens;
+	int64_t cluster, tokens;
 	bool converged;
 	char fingerprint[sizeof((struct store_model*)0)->fingerprint]; /* of the model, and of a tenant */
 };
@@ -79,6 +79,7 @@ static bool append_stored(void* user, const struct store_mask* stored) {
 		return true;
 	struct listed row = {.id = stored->id,
 	                     .updated = stored->updated,
+	                     .cluster = stored->entry.cluster,
 	                     .tokens = stored->entry.record.tokens,
 	                     .converged = stored->entry.converged};
 	snprintf(row.fingerprint, sizeof row.fingerprint, "%s", stored->model.fingerprint);
@@ -186,12 +187,13 @@ static bool show_mask(struct masks* m) {
 	return true;
 }
 
-/* True when texts of its task begin with this mask: its search converged, or it has served most. */
+/* True when texts of its workload begin with this mask: its search converged, or it has served most. */
 static bool is_in_use(const struct masks* m, int i) {
 	const struct listed* const one = &m->row[i];
 	for (int j = 0; j < m->list.n; j++) {
 		const struct listed* const other = &m->row[j];
 		const bool same = strcmp(one->fingerprint, other->fingerprint) == 0 &&
+		                  one->cluster == other->cluster &&
 		                  strcmp(m->list.entry[i].task, m->list.entry[j].task) == 0;
 		const bool better = one->converged != other->converged ? other->converged
 		                    : one->tokens != other->tokens     ? other->tokens > one->tokens
@@ -216,6 +218,8 @@ static cJSON* describe_entry(const struct masks* m, int i) {
 		strftime(date, sizeof date, "%Y-%m-%d %H:%M", &local);
 	if (e->task[0])
 		snprintf(text, sizeof text, "%s", e->task);
+	else if (m->row[i].id)
+		snprintf(text, sizeof text, "cluster %04x", (unsigned)m->row[i].cluster & 0xffffu);
 	cJSON* const row = cJSON_CreateObject();
 	add_figure(row, "id", m->row[i].id ? (double)m->row[i].id : (double)NAN);
 	cJSON_AddBoolToObject(row, "in_use", is_in_use(m, i));
@@ -251,10 +255,11 @@ static bool list_masks(struct masks* m) {
 	if (m->json)
 		return true;
 	if (some)
-		puts("\nA mask in use is the one that texts of its task begin with, where drafting with it pays.\n"
-		     "Of the skippable attention and MLP layers, drafts leave out the skipped ones. alpha is the "
-		     "share\n"
-		     "of drafted tokens that the full model confirmed, and M the tokens that one pass then brought.");
+		puts(
+		    "\nA mask in use is the one that texts of its workload begin with, where drafting with it pays.\n"
+		    "Of the skippable attention and MLP layers, drafts leave out the skipped ones. alpha is the "
+		    "share\n"
+		    "of drafted tokens that the full model confirmed, and M the tokens that one pass then brought.");
 	else
 		puts("No mask has drafted anything yet. On many machines skipping layers does not pay, and none "
 		     "will.");
