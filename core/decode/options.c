@@ -170,7 +170,7 @@ const struct option option_table[] = {
      "that requests took",
      "1", NULL},
     {"bank", 0, false, TAKES_FLAG, AT(learning.bank), 0, 0, "on=1 off=0", NULL,
-     "keep masks by task, and begin with them", "on", NULL},
+     "keep masks by workload, and begin with them", "on", NULL},
 
     HEADING_ROW("Research: SWIFT as published"),
     {"preset", 0, false, TAKES_OWN, 0, 0, 0, NULL, "paper",

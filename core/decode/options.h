@@ -117,7 +117,7 @@ struct learning_options {
 	/* Seconds of idle learning, at idle priority, for each second that requests took; 0: none, infinity:
 	 * until it brings nothing more. */
 	double idle;
-	bool bank;              /* keep masks by task; for streams/ */
+	bool bank;              /* keep masks by workload; for streams/ */
 	bool published;         /* the search as published in SWIFT; set by `preset` */
 	double skip_ratio;      /* 0: auto */
 	int window, window_min; /* gamma, and the shortest scored */

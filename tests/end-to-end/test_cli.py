@@ -45,7 +45,7 @@ class Usage(EndToEnd):
     def test_defaults_are_the_options_own(self):
         whole = " ".join(run("run", "--help-all", "-n", "5").stdout.decode().split())
         for text in ("at most N tokens (128)", "so many masks (1000)", "is the round's last (0.8)", "else skips 0.45 (auto)",
-                     "try them first (on)", "seed of sampling and of the search (0)"):
+                     "begin with them (on)", "seed of sampling and of the search (0)"):
             self.assertIn(text, whole)
         self.assertIn("at most N tokens (128)", run("run", "-n", "5", "--help").stdout.decode())
 
