@@ -112,8 +112,9 @@ static bool has_earned(const struct speculation_budget* budget, double cost) {
 bool budget_allows_making(const struct speculation_budget* budget, double cost, double whole, double left,
                           int tokens) {
 	/* a fourth of a step each, after as many tokens as all of it takes steps: a short first answer pays
-	 * nothing, and a text that ends right after it took at most twice its time */
-	const bool brings_in = tokens >= 4 * left && budget->plain >= whole;
+	 * nothing, and a text that ends right after it took at most twice its time. Short answers pay together:
+	 * after eight times as many tokens it takes at most an eighth of the time so far. */
+	const bool brings_in = budget->plain >= whole && (tokens >= 4 * left || budget->plain >= 8 * left);
 	if (whole > LONGEST_MAKING)
 		return isinf(budget->opt_budget) || budget->learned + cost <= budget->opt_budget * budget->plain;
 	return has_earned(budget, cost) || (brings_in && budget->learned + cost <= 1.5 * budget->prepayment) ||

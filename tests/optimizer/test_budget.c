@@ -287,6 +287,10 @@ static void test_making_a_copy(void** state) {
 	assert_true(budget_allows_making(&budget, 1, 20, 20, 80));
 	assert_false(budget_allows_making(&budget, 1, 20, 20, 79));
 	assert_true(budget_allows_making(&budget, 1, 20, 5, 20));
+	/* or after requests that were long enough together, however short this one is */
+	assert_true(budget_allows_making(&budget, 1, 20, 5, 1));
+	assert_false(budget_allows_making(&budget, 1, 20, 5.1, 1));
+	assert_false(budget_allows_making(&budget, 1, 41, 5, 1));
 	assert_false(budget_allows_learning(&budget, 0.5));
 	budget_make(&budget, 71, 40);
 	assert_float_equal(budget.balance, 0, 1e-12);
