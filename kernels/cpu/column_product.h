@@ -16,6 +16,7 @@
  *
  * A line is read in parts of a vector. The bytes of four channels are interleaved, so that each lane holds
  * four channels' codes of two outputs, in the low and high nibbles. */
+#include <stdbool.h>
 #include <string.h>
 
 #include "kernels/columns.h"
@@ -35,6 +36,16 @@ enum { COLUMN_BESIDE = 16 };
 /* Lines ahead that are fetched, to cover the latency of memory: of the same channels, and behind their last
  * line of the next channels. */
 enum { COLUMN_AHEAD = 4 };
+
+/* AMD's processors want the lines of the next channels in the second-level cache instead: Zen 4 then reads 1.4
+ * to 1.8 times as fast, 22 GB/s in place of 15 where a plain read of memory gives 28. */
+static bool fetches_far(void) {
+#if defined(__x86_64__)
+	return __builtin_cpu_is("amd");
+#else
+	return false;
+#endif
+}
 
 /* Some kept channels side by side, for some neighbouring lines. */
 struct channels_beside {
@@ -107,7 +118,15 @@ INLINED void add_four(ints sum[8], const struct channels_beside* c, int i, int l
 struct column_fetch {
 	const uint8_t* const* at;
 	int offset;
+	bool far; /* into the second-level cache */
 };
+
+INLINED void fetch_line(struct column_fetch fetch, int channel) {
+	if (fetch.far)
+		__builtin_prefetch(fetch.at[channel] + fetch.offset, 0, 2);
+	else
+		__builtin_prefetch(fetch.at[channel] + fetch.offset, 0, 3);
+}
 
 /* Adds the products of n channels, from `from` on, with part p of a line to the sums, or begins the sums. */
 INLINED void add_dots(int32_t* to, const struct channels_beside* c, int from, int n, int line, int p,
@@ -117,7 +136,7 @@ INLINED void add_dots(int32_t* to, const struct channels_beside* c, int from, in
 	UNROLLED for (int k = 0; k < 8; k++) dots[k] = COLUMN_NARROW ? ints_set(0) : sum[k];
 	UNROLLED for (int i = from; i < from + n; i += 4) {
 		if (p == 0)
-			UNROLLED for (int j = i; j < i + 4; j++) __builtin_prefetch(fetch.at[j] + fetch.offset, 0, 3);
+			UNROLLED for (int j = i; j < i + 4; j++) fetch_line(fetch, j);
 		add_four(dots, c, i, line, p);
 	}
 #if COLUMN_NARROW
@@ -128,13 +147,15 @@ INLINED void add_dots(int32_t* to, const struct channels_beside* c, int from, in
 
 /* The channels' products with all lines join the group's sums. */
 static void add_channels(struct group_sums* sums, struct channels_beside* c, int lines, bool first) {
+	const bool far = fetches_far();
 	for (int i = 0; i < c->n; i += 4)
 		quantize_four(c, sums, i, lines);
-	const int ahead = lines < COLUMN_AHEAD ? lines : COLUMN_AHEAD;
+	const int ahead = far || lines < COLUMN_AHEAD ? lines : COLUMN_AHEAD;
 	for (int line = 0; line < lines; line++) {
 		const int there = line + ahead, beyond = there - lines;
 		const struct column_fetch fetch = {.at = beyond < 0 ? c->at : c->next,
-		                                   .offset = (beyond < 0 ? there : beyond) * COLUMN_LINE};
+		                                   .offset = (beyond < 0 ? there : beyond) * COLUMN_LINE,
+		                                   .far = far};
 		UNROLLED for (int p = 0; p < COLUMN_PARTS; p++) {
 			int32_t* const to = sums->dot[line] + LANES * p;
 			if (c->n == COLUMN_BESIDE)
