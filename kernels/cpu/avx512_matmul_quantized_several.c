@@ -16,7 +16,8 @@
 #include "kernels/cpu/lane_sums.h"
 #include "kernels/cpu/quantized_lanes.h"
 
-enum { SEVERAL = GROUP_ROWS, MOST_GROUPS = 2, FETCHED_AHEAD = 4096 };
+/* A Q6_K block of all rows is 3,360 bytes and its scales stand last, so 4 KiB would fetch these too late. */
+enum { SEVERAL = GROUP_ROWS, MOST_GROUPS = 2, FETCHED_AHEAD = 4096, FETCHED_FAR = 8192 };
 
 /* One tile of LANES weight rows against up to SEVERAL activation rows. */
 struct several {
@@ -25,40 +26,40 @@ struct several {
 	const struct prepared* layout;
 	int64_t cols;
 	float* sum; /* (SLOTS or SUPER_SLOTS, SEVERAL, LANES) */
+	bool far;   /* fetches go to the second-level cache */
 };
 
 /* Of every fourth row from `first` on, the lines of a block of `bytes`, STREAM_AHEAD later */
-INLINED void fetch_fourth(const struct rows* rows, size_t first, size_t bytes) {
+INLINED void fetch_fourth(const struct rows* rows, size_t first, size_t bytes, bool far) {
 	const uint8_t* at = rows->at + first * rows->stride + STREAM_AHEAD;
 	size_t four = 4 * rows->stride, twelve = 3 * four;
 	KEPT(at);
 	KEPT(four);
 	KEPT(twelve);
 	UNROLLED for (size_t line = 0; line < bytes; line += 64) {
-		_mm_prefetch((const char*)at + line, _MM_HINT_T0);
-		_mm_prefetch((const char*)at + line + four, _MM_HINT_T0);
-		_mm_prefetch((const char*)at + line + 2 * four, _MM_HINT_T0);
-		_mm_prefetch((const char*)at + line + twelve, _MM_HINT_T0);
+		fetch_line(at + line, far);
+		fetch_line(at + line + four, far);
+		fetch_line(at + line + 2 * four, far);
+		fetch_line(at + line + twelve, far);
 	}
 }
 
 /* Of a block of all rows, interleaved, the share `part` of `parts`, FETCHED_AHEAD later */
-INLINED void fetch_stream(const struct rows* rows, size_t bytes, size_t part, size_t parts) {
-	const uint8_t* at = rows->at + FETCHED_AHEAD + LANES * bytes / parts * part;
-	UNROLLED for (size_t line = 0; line < LANES * bytes / parts; line += 64)
-	    _mm_prefetch((const char*)at + line, _MM_HINT_T0);
+INLINED void fetch_stream(const struct rows* rows, size_t bytes, size_t part, size_t parts, bool far) {
+	const uint8_t* at = rows->at + (far ? FETCHED_FAR : FETCHED_AHEAD) + LANES * bytes / parts * part;
+	UNROLLED for (size_t line = 0; line < LANES * bytes / parts; line += 64) fetch_line(at + line, far);
 }
 
 /* A small block later. Two blocks fit a line, so each fetches half of the rows; q8_0's are longer, and each
  * fetches all. */
-INLINED void fetch_small(const struct rows* rows, size_t bytes, int64_t b) {
+INLINED void fetch_small(const struct rows* rows, size_t bytes, int64_t b, bool far) {
 	if (bytes > 32 || b % 2 == 0) {
-		fetch_fourth(rows, 0, bytes);
-		fetch_fourth(rows, 1, bytes);
+		fetch_fourth(rows, 0, bytes, far);
+		fetch_fourth(rows, 1, bytes, far);
 	}
 	if (bytes > 32 || b % 2 == 1) {
-		fetch_fourth(rows, 2, bytes);
-		fetch_fourth(rows, 3, bytes);
+		fetch_fourth(rows, 2, bytes, far);
+		fetch_fourth(rows, 3, bytes, far);
 	}
 }
 
@@ -132,6 +133,7 @@ INLINED ints small_columns(enum dtype type, const struct small* w, int c) {
 }
 
 INLINED void small_tile(enum dtype type, int n, bool interleaved, struct several* job) {
+	const bool far = job->far;
 	const size_t bytes = dtype_bytes_of(type), stride = job->layout->bytes;
 	const bool minimum = dtype_has_min(type);
 	struct columns_of_rows q = rows_from(job->x, stride);
@@ -141,9 +143,9 @@ INLINED void small_tile(enum dtype type, int n, bool interleaved, struct several
 		struct small block;
 		ints sums[SEVERAL];
 		if (w.interleaved)
-			fetch_stream(&w, bytes, 0, 1);
+			fetch_stream(&w, bytes, 0, 1, far);
 		else
-			fetch_small(&w, bytes, b);
+			fetch_small(&w, bytes, b, far);
 		take_small(type, &block, &w);
 		const uint8_t *d = job->x + job->layout->d + b * 4, *behind = job->x + job->layout->sums + b * 4;
 		UNROLLED for (int i = 0; i < n; i++) sums[i] =
@@ -269,6 +271,7 @@ INLINED int first_column(enum dtype type, int step, int share) {
 }
 
 INLINED void super_tile(enum dtype type, int n, bool interleaved, struct several* job) {
+	const bool far = job->far;
 	const size_t bytes = dtype_bytes_of(type), stride = job->layout->bytes;
 	struct rows w = {.at = job->w.at, .stride = job->w.stride, .interleaved = interleaved};
 	const size_t apart = interleaved ? LANES * bytes : bytes;
@@ -282,9 +285,9 @@ INLINED void super_tile(enum dtype type, int n, bool interleaved, struct several
 		start_sums(type, n, &sums, &header);
 		for (int step = 0; step < 4; step++) {
 			if (w.interleaved)
-				fetch_stream(&w, bytes, (size_t)step, 4);
+				fetch_stream(&w, bytes, (size_t)step, 4, far);
 			else
-				fetch_fourth(&w, (size_t)step, bytes);
+				fetch_fourth(&w, (size_t)step, bytes, far);
 			take_packed(type, &packed, step, &w);
 			UNROLLED for (int share = 0; share < 2; share++) {
 				const int column = first_column(type, step, share), group = column / group_of(type);
@@ -410,6 +413,7 @@ bool avx512_quantized_several(float* out, size_t out_stride, const struct tensor
 		return false;
 	const struct prepared layout = prepared_layout(w->type, (int)w->cols);
 	const size_t row_bytes = dtype_row_bytes(w->type, w->cols);
+	const bool far = fetches_to_second_level();
 	if (w->cols < slots * dtype_block(w->type)) /* some stay empty */
 		memset(sum, 0, sizeof sum);
 	const int64_t tiles_whole = (end - begin) / LANES;
@@ -425,7 +429,8 @@ bool avx512_quantized_several(float* out, size_t out_stride, const struct tensor
 			                      .x = x + (size_t)i * layout.bytes,
 			                      .layout = &layout,
 			                      .cols = w->cols,
-			                      .sum = sum};
+			                      .sum = sum,
+			                      .far = far};
 			tiles[some - 1](&job);
 			for (int j = 0; j < some; j++, i++)
 				put(out + (size_t)i * out_stride + at, step,
