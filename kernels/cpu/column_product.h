@@ -75,10 +75,18 @@ static void quantize_four(struct channels_beside* c, struct group_sums* sums, in
 	}
 }
 
+/* GCC 12 otherwise stores loaded vectors of 64 bytes to the stack and loads them again. */
+#ifdef __AVX512F__
+#define COLUMN_KEPT(a, b, c, d) __asm__("" : "+v"(a), "+v"(b), "+v"(c), "+v"(d))
+#else
+#define COLUMN_KEPT(a, b, c, d) (void)0
+#endif
+
 /* Vectors of four channels' lines, `offset` bytes from their begins, interleaved by channel */
 INLINED void interleave_four(ints out[4], const uint8_t* const at[4], int offset) {
-	const ints a = ints_load_anywhere(at[0] + offset), b = ints_load_anywhere(at[1] + offset);
-	const ints c = ints_load_anywhere(at[2] + offset), d = ints_load_anywhere(at[3] + offset);
+	ints a = ints_load_anywhere(at[0] + offset), b = ints_load_anywhere(at[1] + offset);
+	ints c = ints_load_anywhere(at[2] + offset), d = ints_load_anywhere(at[3] + offset);
+	COLUMN_KEPT(a, b, c, d);
 	const ints ab = bytes_low(a, b), ba = bytes_high(a, b), cd = bytes_low(c, d), dc = bytes_high(c, d);
 	out[0] = words_low(ab, cd);
 	out[1] = words_high(ab, cd);

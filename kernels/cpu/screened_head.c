@@ -27,7 +27,9 @@ static const double most_product = 1e30;
 
 /* ---- the coarse copy --------------------------------------------------------------------------- */
 
-static bool type_serves(enum dtype type) { return dtype_is_float(type) || type == DTYPE_Q8_0; }
+static bool type_serves(enum dtype type) {
+	return dtype_is_float(type) || type == DTYPE_Q8_0 || type == DTYPE_Q6_K;
+}
 
 static double rounding_share(int64_t cols) { return 1.01 * (double)(cols + 64) * 0x1p-24; }
 
