@@ -6,6 +6,8 @@
 #ifndef SWIFTLET_KERNELS_COLUMN_ROUND_H
 #define SWIFTLET_KERNELS_COLUMN_ROUND_H
 
+#include <stdbool.h>
+
 #include "kernels/columns.h"
 #include "kernels/lanes.h"
 
@@ -22,6 +24,13 @@ static inline lanes load_some(const float* x, int n) {
 	return v;
 }
 
+static inline bool any_lane(indices v) {
+	int32_t any = 0;
+	for (int i = 0; i < FLOAT_LANES; i++)
+		any |= v[i];
+	return any != 0;
+}
+
 /* The codes of the scales nearest to x: 0…255. */
 static inline indices scale_codes(lanes x) {
 	const indices least = (indices){0} + (COLUMN_LEAST_EXPONENT << 3);
@@ -34,7 +43,9 @@ static inline lanes scales_of(indices code) { return (lanes)((code << 20) + (COL
 
 /* The code of w in steps of a scale, where v = w / scale + 8: the middle between two codes belongs to the
  * upper one. */
-static inline indices code_at(lanes v) { return cut(v, 15); }
+static inline indices code_at(lanes v, bool cuts) {
+	return cuts ? cut(v, 15) : __builtin_convertvector(v, indices);
+}
 
 /* A line's largest |w| and sum of squares, by the outputs that share a scale. The four go side by side, since
  * each takes several cycles. */
@@ -72,16 +83,16 @@ static inline void turn_words(indices word[COLUMN_WORDS]) {
 	}
 }
 
-/* The codes of n of FLOAT_LANES channels go to their lines. */
+/* The codes of n of FLOAT_LANES channels go to their lines. `cuts`: some may lie outside 0…15. */
 static inline void write_codes(uint8_t* codes, size_t stride, int n, const lanes* w,
-                               const lanes inverse[COLUMN_SCALES]) {
+                               const lanes inverse[COLUMN_SCALES], bool cuts) {
 	indices word[COLUMN_WORDS];
 	for (int i = 0; i < COLUMN_WORDS; i++) {
 		const int part = i % COLUMN_SCALES, first = SCALED * part + 4 * (i / COLUMN_SCALES);
 		word[i] = (indices){0};
 		for (int j = 0; j < 4; j++) {
-			const indices low = code_at(w[first + j] * inverse[part] + 8.0f),
-			              high = code_at(w[first + 16 + j] * inverse[part] + 8.0f);
+			const indices low = code_at(w[first + j] * inverse[part] + 8.0f, cuts),
+			              high = code_at(w[first + 16 + j] * inverse[part] + 8.0f, cuts);
 			word[i] |= (low | high << 4) << (8 * j);
 		}
 	}
@@ -96,7 +107,7 @@ static inline void round_lanes(uint8_t* codes, size_t codes_stride, uint8_t* sca
                                float* peak, float* norm2, const lanes* w, int n) {
 	const struct line_sizes sizes = line_sizes(w);
 	lanes squares = load_some(norm2, n), most = load_some(peak, n), inverse[COLUMN_SCALES];
-	indices four = {0};
+	indices four = {0}, beyond = {0};
 	for (int part = 0; part < COLUMN_SCALES; part++) {
 		/* the code of the scale in which the largest weight is 7.5 steps, or nearly */
 		const indices code = scale_codes(sizes.largest[part] * (1 / 7.5f));
@@ -104,8 +115,14 @@ static inline void round_lanes(uint8_t* codes, size_t codes_stride, uint8_t* sca
 		most = larger(scales_of(code), most);
 		four |= code << (8 * part);
 		squares += sizes.squares[part];
+		/* A scale is at most a sixteenth lower than wanted, so |w| is at most 7.97 steps, unless it is the
+		 * largest scale or w is no number. */
+		beyond |= (code == 255) | (sizes.squares[part] != sizes.squares[part]);
 	}
-	write_codes(codes, codes_stride, n, w, inverse);
+	if (any_lane(beyond))
+		write_codes(codes, codes_stride, n, w, inverse, true);
+	else
+		write_codes(codes, codes_stride, n, w, inverse, false);
 	for (int lane = 0; lane < n; lane++)
 		memcpy(scale + (size_t)lane * scale_stride, (const uint8_t*)&four + lane * COLUMN_SCALES,
 		       COLUMN_SCALES);

@@ -74,6 +74,18 @@ static void widen_q5_0(const struct block_q5_0* b, float* x) {
 	}
 }
 
+static void widen_q4_k(const struct block_q4_k* b, float* x) {
+	const float d = half_at(b->d), dmin = half_at(b->dmin);
+	for (int g = 0; g < 8; g++) {
+		uint8_t scale, min;
+		k4_scale_min(g, b->scales, &scale, &min);
+		const float step = d * (float)scale, less = dmin * (float)min;
+		const uint8_t* q = b->q + g / 2 * 32;
+		for (int i = 0; i < 32; i++) /* k4_nibble, with what a group has in common taken out */
+			x[32 * g + i] = step * (float)(q[i] >> 4 * (g & 1) & 15) - less;
+	}
+}
+
 static void widen_q6_k(const struct block_q6_k* b, float* x) {
 	const float d = half_at(b->d);
 	for (int g = 0; g < 16; g++) {

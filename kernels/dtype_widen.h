@@ -4,7 +4,7 @@
  *   half_at                                   a half in a block
  *   put_iq1, put_iq2, put_iq3                 eight elements of a codebook's points
  *   widen_halves                              a row of them
- *   widen_q5_0, widen_q6_k, widen_tq2_0, widen_mxfp4, widen_q4_group, widen_f8_group
+ *   widen_q5_0, widen_q4_k, widen_q6_k, widen_tq2_0, widen_mxfp4, widen_q4_group, widen_f8_group
  *                                             a block
  *
  * Products are written in the order of the format's published formula, so that every bit equals the
@@ -51,18 +51,6 @@ static void widen_q3_k(const struct block_q3_k* b, float* x) {
 	const float d = half_at(b->d);
 	for (int j = 0; j < 256; j++)
 		x[j] = d * (float)q3_scale(j / 16, b->scales) * (float)(q3_bits(b, j) - 4);
-}
-
-static void widen_q4_k(const struct block_q4_k* b, float* x) {
-	const float d = half_at(b->d), dmin = half_at(b->dmin);
-	for (int g = 0; g < 8; g++) {
-		uint8_t scale, min;
-		k4_scale_min(g, b->scales, &scale, &min);
-		const float step = d * (float)scale, less = dmin * (float)min;
-		const uint8_t* q = b->q + g / 2 * 32;
-		for (int i = 0; i < 32; i++) /* k4_nibble, with what a group has in common taken out */
-			x[32 * g + i] = step * (float)(q[i] >> 4 * (g & 1) & 15) - less;
-	}
 }
 
 static void widen_q5_k(const struct block_q5_k* b, float* x) {

@@ -77,9 +77,30 @@ static void widen_q5_0(const struct block_q5_0* b, float* x) {
 	put_bytes(x + 16, d, _mm_or_si128(high_nibbles(q), fifth_bits(high >> 16)), 16);
 }
 
+/* x[0…16) = step·q - less for sixteen bytes */
+static inline void put_levels(float* x, __m256 step, __m256 less, __m128i q) {
+	const __m256 lower = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(q));
+	const __m256 upper = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(q, 8)));
+	_mm256_storeu_ps(x, _mm256_sub_ps(_mm256_mul_ps(step, lower), less));
+	_mm256_storeu_ps(x + 8, _mm256_sub_ps(_mm256_mul_ps(step, upper), less));
+}
+
+static void widen_q4_k(const struct block_q4_k* b, float* x) {
+	const float d = half_at(b->d), dmin = half_at(b->dmin);
+	for (int g = 0; g < 8; g++, x += 32) {
+		uint8_t scale, min;
+		k4_scale_min(g, b->scales, &scale, &min);
+		const __m256 step = _mm256_set1_ps(d * (float)scale), less = _mm256_set1_ps(dmin * (float)min);
+		for (int at = 0; at < 32; at += 16) {
+			const __m128i q = load_bytes(b->q + g / 2 * 32 + at);
+			put_levels(x + at, step, less, g % 2 ? high_nibbles(q) : low_nibbles(q));
+		}
+	}
+}
+
 static void widen_q6_k(const struct block_q6_k* b, float* x) {
 	const float d = half_at(b->d);
-	for (int g = 0; g < 16; g++) {
+	UNROLLED for (int g = 0; g < 16; g++) {
 		const int half = g / 8, part = g % 8 / 2, at = g % 2 * 16; /* parts of 32 elements */
 		const __m128i low = load_bytes(b->low + half * 64 + part % 2 * 32 + at),
 		              high = load_bytes(b->high + half * 32 + at);

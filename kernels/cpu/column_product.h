@@ -144,8 +144,8 @@ static void add_channels(struct group_sums* sums, struct channels_beside* c, int
 	for (int line = 0; line < lines; line++) {
 		const int there = line + ahead, beyond = there - lines;
 		const struct column_fetch next = {.at = beyond < 0 ? c->at : c->next,
-		                                   .offset = (beyond < 0 ? there : beyond) * COLUMN_LINE,
-		                                   .far = far};
+		                                  .offset = (beyond < 0 ? there : beyond) * COLUMN_LINE,
+		                                  .far = far};
 		UNROLLED for (int p = 0; p < COLUMN_PARTS; p++) {
 			int32_t* const to = sums->dot[line] + LANES * p;
 			if (c->n == COLUMN_BESIDE)
@@ -215,6 +215,10 @@ static void column_product(float* out, size_t out_stride, const struct column_ma
 	                            .scale_stride = (size_t)all.lines * COLUMN_SCALES,
 	                            .lines = span.lines};
 	int most = 0;
+	/* add_group fetches channels that follow others; nothing has fetched the first ones */
+	for (int i = 0; fetches_to_second_level() && i < COLUMN_BESIDE && i < list->n; i++)
+		for (int line = 0; line < m.lines; line++)
+			fetch_line(m.codes + list->channel[i] * m.stride + (size_t)line * COLUMN_LINE, true);
 	for (int row = 0; row < n; row++) {
 		memset(out + (size_t)row * out_stride, 0, (size_t)span.lines * COLUMN_OUTPUTS * sizeof *out);
 		most = list[row].n > most ? list[row].n : most;

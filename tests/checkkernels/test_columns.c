@@ -147,9 +147,13 @@ static void tiles_cover_all_lines(void** state) {
 /* ---- rounding ------------------------------------------------------------------------------- */
 
 #if defined(__x86_64__)
-static void same_bytes(int outputs, int channels, column_round_function* fast) {
+/* `odd`: some weights are no numbers, or larger than the largest scale's. */
+static void same_bytes(int outputs, int channels, bool odd, column_round_function* fast) {
+	static const float values[] = {NAN, INFINITY, -INFINITY, 1e30f, -3000, 1700, 1e-30f};
 	struct trial plain = open_trial(outputs, channels);
 	struct trial other = open_trial(outputs, channels);
+	for (int i = 0; odd && i < outputs * channels / 200 + 1; i++)
+		plain.w[random_below(outputs * channels)] = values[random_below(sizeof values / sizeof *values)];
 	memcpy(other.w, plain.w, (size_t)outputs * (size_t)channels * 4);
 	round_map(&plain, column_round, channels);
 	round_map(&other, fast, 1 + random_below(channels));
@@ -157,7 +161,8 @@ static void same_bytes(int outputs, int channels, column_round_function* fast) {
 	assert_memory_equal(plain.codes, other.codes, codes_bytes(outputs, channels));
 	assert_memory_equal(plain.scale, other.scale, scale_bytes(outputs, channels));
 	assert_memory_equal(plain.peak, other.peak, n * 4);
-	assert_memory_equal(plain.norm, other.norm, n * 4);
+	if (!odd)
+		assert_memory_equal(plain.norm, other.norm, n * 4);
 	close_trial(&plain);
 	close_trial(&other);
 }
@@ -169,9 +174,9 @@ static void rounding_is_the_same_everywhere(void** state) {
 	for (int i = 0; i < 20; i++) {
 		const int outputs = 1 + random_below(MOST_OUTPUTS), channels = 1 + random_below(200);
 		if (avx2_supported())
-			same_bytes(outputs, channels, avx2_column_round);
+			same_bytes(outputs, channels, i % 2, avx2_column_round);
 		if (avx512_supported())
-			same_bytes(outputs, channels, avx512_column_round);
+			same_bytes(outputs, channels, i % 2, avx512_column_round);
 	}
 #endif
 }
