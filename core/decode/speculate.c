@@ -66,8 +66,10 @@ void acceptance_observe(struct acceptance* acceptance, int source, int bin, int 
  * after one with poor drafts (docs/lessons.md). */
 static const double loss_share = 0.01, allowance = 3.5, most_kept = 64;
 
-/* Draft weights that take more plain steps to make bring them in too late to be paid for ahead of time or by
- * what drafting earned: 72 cost Qwen 1.5B in 4 bits a tenth of its speed over 18 prompts. */
+/* Draft weights that take more plain steps to make bring them in too late to be paid for by one request or by
+ * what drafting earned: 72, made after as many tokens, cost Qwen 1.5B in 4 bits a tenth of its speed over 18
+ * prompts. But never to make them costs more: where a machine hands out memory slowly, the 0.5B takes 55 and
+ * decoded 823 tokens plainly. */
 enum { LONGEST_MAKING = 48 };
 
 void budget_open(struct speculation_budget* budget, double opt_budget) {
@@ -114,9 +116,11 @@ bool budget_allows_making(const struct speculation_budget* budget, double cost, 
 	/* a fourth of a step each, after as many tokens as all of it takes steps: a short first answer pays
 	 * nothing, and a text that ends right after it took at most twice its time. Short answers pay together:
 	 * after eight times as many tokens it takes at most an eighth of the time so far. */
-	const bool brings_in = budget->plain >= whole && (tokens >= 4 * left || budget->plain >= 8 * left);
+	const bool together = budget->prepayment > 0 && budget->plain >= 8 * left;
+	const bool brings_in = budget->plain >= whole && (tokens >= 4 * left || together);
 	if (whole > LONGEST_MAKING)
-		return isinf(budget->opt_budget) || budget->learned + cost <= budget->opt_budget * budget->plain;
+		return isinf(budget->opt_budget) || budget->learned + cost <= budget->opt_budget * budget->plain ||
+		       (together && budget->learned + cost <= budget->plain / 8);
 	return has_earned(budget, cost) || (brings_in && budget->learned + cost <= 1.5 * budget->prepayment) ||
 	       budget_allows_learning(budget, cost);
 }

@@ -61,8 +61,8 @@ void acceptance_observe(struct acceptance*, int source, int bin, int rank, bool 
  * on their own share of plain time. Unless that share was given by name, they may also take half of what
  * drafting has earned at the beginning, up to some steps, because a good mask is worth most when it is found
  * early. Neither account stops the other. With the defaults both together stay within 3 % for runs of 512
- * tokens and more; draft weights that never pay may take up to 72 steps beyond that. Idle time is on neither
- * account. */
+ * tokens and more; draft weights that never pay may take up to 72 steps beyond that, or an eighth of the time
+ * so far. Idle time is on neither account. */
 struct speculation_budget {
 	double opt_budget; /* learning's share of plain time; infinity: unlimited */
 	double plain;      /* tokens emitted so far: their time had all been plain steps */
@@ -95,7 +95,7 @@ void budget_learn(struct speculation_budget*, double cost);
  * rule for renting or buying. It counts the tokens of all requests: a session that ends sooner pays nothing,
  * and a short answer after others may pay. whole, left: the estimated steps of all and of the rest, at worst
  * half too low. tokens: the tokens that the request may still emit. Weights that take over 48 plain steps use
- * learning's share alone. */
+ * learning's share, or an eighth of the time of all requests together. */
 bool budget_allows_making(const struct speculation_budget*, double cost, double whole, double left,
                           int tokens);
 void budget_make(struct speculation_budget*, double cost, double whole);

@@ -310,7 +310,7 @@ static void test_making_a_copy(void** state) {
 	budget_make(&budget, 4, 25);
 	assert_float_equal(budget.balance, 4, 1e-12);
 	assert_float_equal(budget.learned, 73, 1e-12);
-	/* what takes long has learning's share alone, whatever drafting has earned */
+	/* what takes long has learning's share, whatever drafting has earned */
 	budget_open(&budget, -1);
 	budget_round(&budget, 40, 100);
 	assert_true(budget_allows_making(&budget, 1, 48, 48, 1000));
@@ -319,6 +319,13 @@ static void test_making_a_copy(void** state) {
 	assert_float_equal(budget.balance, 60, 1e-12);
 	assert_false(budget_allows_making(&budget, 1, 49, 48, 1000));
 	assert_true(budget_allows_making(&budget, 1, 48, 48, 1000));
+	/* or an eighth of the time of all requests */
+	budget_round(&budget, 284, 284);
+	assert_true(budget_allows_making(&budget, 3, 49, 48, 1));
+	assert_false(budget_allows_making(&budget, 3, 49, 48.1, 1));
+	budget_make(&budget, 45, 49);
+	assert_true(budget_allows_making(&budget, 2, 49, 2, 1));
+	assert_false(budget_allows_making(&budget, 2.1, 49, 2, 1));
 	/* drafts that lost do not keep a model from its draft weights: learning has a share of its own */
 	budget_open(&budget, 0.1);
 	budget_round(&budget, 110, 100);
