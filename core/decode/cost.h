@@ -77,6 +77,9 @@ int cost_rows_known(const struct cost_model*);
 /* c of a variant; and its upper bound while no draft step was measured: a full pass. */
 double cost_draft(const struct cost_model*, struct variant);
 double cost_draft_worst(const struct cost_model*, struct variant);
+/* The time of a draft pass of n rows, in draft passes of one row. With weights by input channel each row
+ * reads other channels, so n rows take n passes; else they share what they read. */
+double cost_draft_rows(const struct cost_model*, struct variant, int rows);
 /* The head's share of c, if all of it is read. */
 double cost_head_share(const struct cost_model*, struct variant);
 /* The bytes that a variant reads, as a share of a full pass's; the cache's count at their measured cost. */

@@ -396,7 +396,7 @@ static void absorb_draft(struct session* s, const struct pass* pass, int rows, d
 	const struct variant with = session_drafts_with(s);
 	struct cost_model* another = draft_model_costs(s->engine, pass->segment->cache->backend);
 	const bool alone = rows == pass->n;
-	const double share = sequence_share(pass, rows, seconds), whole = cost_verify(cost, rows);
+	const double share = sequence_share(pass, rows, seconds), whole = cost_draft_rows(cost, with, rows);
 	if (another && alone)
 		draft_model_see(another, pass->segment->cache->backend, rows, seconds);
 	const double thought =

@@ -114,7 +114,7 @@ static void cost_passes(struct session* s) {
 	costs->pass[SOURCE_mask] = costs->pass_worst[SOURCE_mask] = INFINITY;
 	if (!mask_drafts(s) || s->plan.looped)
 		return;
-	const double part = cost_verify(cost, rows) / rows / session_cost_unit(s);
+	const double part = cost_draft_rows(cost, with, rows) / rows / session_cost_unit(s);
 	costs->pass[SOURCE_mask] = (float)(part * cost_draft(cost, with));
 	costs->pass_worst[SOURCE_mask] = (float)(part * cost_draft_worst(cost, with));
 }

@@ -302,7 +302,7 @@ static void see_cost(struct scheduler* s, const struct session_work* work, int r
 	                          .quantized_head = work->pass.quantized_head,
 	                          .levels = work->pass.levels};
 	if (v.skip || v.quantized || v.quantized_head)
-		cost_see_draft(cost, v, seconds / cost_verify(cost, rows));
+		cost_see_draft(cost, v, seconds / cost_draft_rows(cost, v, rows));
 }
 
 /* A pass failed. Its full passes are run again one by one; its drafts have lost what they built on. */

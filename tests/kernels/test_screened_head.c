@@ -13,12 +13,13 @@
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/dtype_blocks.h"
+#include "kernels/synth_block.h"
 #include "tests/kernels/support_random_model.h"
 #include "tests/sanitized.h"
 
-enum { DIM = 192, VOCAB = 1003, ROWS = 40, REPEATS = SANITIZED ? 1 : 5 };
+enum { DIM = 256, VOCAB = 1003, ROWS = 40, REPEATS = SANITIZED ? 1 : 5 };
 
-static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0};
+static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q6_K};
 enum { N_TYPES = sizeof types / sizeof *types };
 
 enum { RANDOM, PEAKED, EQUAL, NEARLY_EQUAL, VERY_LARGE, TINY, LOPSIDED, ZERO_STATE, N_KINDS };
@@ -60,6 +61,8 @@ static void encode(enum dtype type, void* out, const float* x) {
 		memcpy(out, x, DIM * sizeof *x);
 	if (type == DTYPE_Q8_0)
 		quantize_row(type, out, x, DIM);
+	if (type == DTYPE_Q6_K)
+		synth_q6_k(out, x);
 }
 
 /* ---- two backends on one head ---------------------------------------------------------------------- */
@@ -281,8 +284,10 @@ static void compare(const char* isa, enum dtype type, int kind, uint64_t seed) {
 			draft_among_some(&p, state, name);
 		if (kind == RANDOM)
 			draft_from_the_head(&p, state, name);
-		if (kind == PEAKED) /* where one token stands out few rows are computed */
-			assert_true(cpu_of(p.screened)->screened.cost < 0.6 && cpu_of(p.screened)->screened.cost > 0);
+		/* where one token stands out few rows are computed beside the coarse copy, which is .69 of Q6_K */
+		const double most = type == DTYPE_Q6_K ? 0.75 : 0.6;
+		if (kind == PEAKED)
+			assert_true(cpu_of(p.screened)->screened.cost < most && cpu_of(p.screened)->screened.cost > 0);
 		cpu_of(p.screened)->screened.resting = 0; /* it is to be tried whatever it costs */
 	}
 	close_pair(&p);
