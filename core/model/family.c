@@ -45,7 +45,7 @@
 	.interleaved = true, EXPERTS, SHARED_EXPERTS, NORMS_BEFORE
 #define QWEN3_NEXTS                                                                                          \
 	.heads = 16, .head_dim = 256, .context = 32768, .epsilon = 1e-6f, .rotary = 0.25f, BIASES,               \
-	.norm_plus_one = true, .head_norm = HEAD_NORM_EACH, .gated_attention = true, NORMS_BEFORE,               \
+	.norm_plus_one = true, .head_norm = HEAD_NORM_EACH, NORMS_BEFORE,                                        \
 	.gguf_mlp_norm = "post_attention_norm", .mtp = MTP_APART
 #define QWEN_SHARED                                                                                          \
 	.shared_gate_proj = "mlp.shared_expert.gate_proj", .shared_up = "mlp.shared_expert.up_proj",             \

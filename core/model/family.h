@@ -101,7 +101,6 @@ struct family {
 	bool norm_without_bias;    /* LayerNorm */
 	bool ungated;              /* MLPs have no gate */
 	bool norm_after_rope;      /* norms of queries and keys come after the rotation */
-	bool gated_attention;      /* q_proj has a query and a gate for each head */
 	bool short_convolution;    /* recurrent blocks are gated short convolutions */
 	bool sinks, expert_biases; /* attention sinks; biases of the router and of the experts */
 	enum mtp_place mtp;

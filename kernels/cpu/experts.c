@@ -177,9 +177,10 @@ static void run_expert(struct expert_job* job, const float* x, const struct part
 	const size_t dim = (size_t)s->dim;
 	const bool at_input = s->experts_weigh_input;
 	for (int j = 0; j < count; j++) {
-		const float* row = x + (size_t)part[j].row * dim;
-		for (size_t i = 0; i < dim; i++)
-			b->gathered[(size_t)j * dim + i] = at_input ? row[i] * part[j].weight : row[i];
+		float* to = b->gathered + (size_t)j * dim;
+		memcpy(to, x + (size_t)part[j].row * dim, dim * sizeof *to);
+		for (size_t i = 0; at_input && i < dim; i++)
+			to[i] *= part[j].weight;
 	}
 	const struct product in[] = {{.out = b->gate, .stride = (size_t)s->expert_ffn, .w = &e->w_gate},
 	                             {.out = b->up, .stride = (size_t)s->expert_ffn, .w = &e->w_up}};
