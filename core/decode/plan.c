@@ -69,9 +69,9 @@ static void join_draft_weights(struct session* s) {
 	plan_new_mask(s);
 }
 
-/* In a batch a row of draft weights by channel costs a pass of its own, some .4 of a plain step, where a
- * plain row costs v(n) / n. Below this, drafts cannot pay. (With four clients of Qwen 0.5B making took .08 to
- * .16 of the time, and no draft was made.) */
+/* In a batch a draft row by input channel takes a pass of its own, at least some .4 of a plain step, where a
+ * plain row costs v(n) / n. Below this a draft row costs over .7 of a plain one, and drafts hardly pay: an
+ * estimate. (With four clients of Qwen 0.5B making draft weights took .08 to .16 of the time.) */
 static const double LEAST_ROW = 0.57;
 
 /* The first slice, and all slices so far, show how long making takes; nothing else knows the speed of this

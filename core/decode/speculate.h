@@ -89,13 +89,13 @@ void budget_learn(struct speculation_budget*, double cost);
 /* Making quantized draft weights. It may spend half of what drafting has saved, which leaves drafting's
  * balance, and what learning may spend. It may spend ahead of time, half as much again as the
  * prepayment at most, if as many tokens were emitted as it takes steps, and if the request is long enough:
- * draft weights that make decoding a quarter faster would earn what is left. Or if all requests together
- * emitted eight times as many tokens as what is left takes steps. Draft weights are worth most
- * when they are made early, and nothing when they are half made. Waiting for as many tokens as steps is the
- * rule for renting or buying. It counts the tokens of all requests: a session that ends sooner pays nothing,
- * and a short answer after others may pay. whole, left: the estimated steps of all and of the rest, at worst
- * half too low. tokens: the tokens that the request may still emit. Weights that take over 48 plain steps use
- * learning's share, or an eighth of the time of all requests together. */
+ * draft weights that make decoding a quarter faster would earn what is left. It may also do so once all
+ * requests together have emitted eight times as many tokens as what is left takes steps. Draft weights are
+ * worth most when they are made early, and nothing when they are half made. Waiting for as many tokens as
+ * steps is the rule for renting or buying. It counts the tokens of all requests: a session that ends sooner
+ * pays nothing, and a short answer after others may pay. whole, left: the estimated steps of all and of the
+ * rest, at worst half too low. tokens: the tokens that the request may still emit. Weights that take over 48
+ * plain steps use learning's share, or an eighth of the time of all requests together. */
 bool budget_allows_making(const struct speculation_budget*, double cost, double whole, double left,
                           int tokens);
 void budget_make(struct speculation_budget*, double cost, double whole);

@@ -205,6 +205,14 @@ static void add_group(float* out, const struct map_lines* m, const struct column
 	add_sums(out, &sums, m->lines, list->step[from / COLUMN_GROUP]);
 }
 
+/* add_group fetches channels that follow others, so nothing has fetched the first ones. (Attention's maps
+ * take .96 of the time, gate and up .98, down as long; Zen 4.) */
+INLINED void fetch_first(const struct map_lines* m, const struct column_list* list) {
+	for (int i = 0; i < COLUMN_BESIDE && i < list->n; i++)
+		for (int line = 0; line < m->lines; line++)
+			fetch_line(m->codes + list->channel[i] * m->stride + (size_t)line * COLUMN_LINE, true);
+}
+
 static void column_product(float* out, size_t out_stride, const struct column_map* map, int64_t tile,
                            struct column_span span, const struct column_list* list, int n) {
 	const struct column_span all = column_tile(map->outputs, tile);
@@ -215,10 +223,8 @@ static void column_product(float* out, size_t out_stride, const struct column_ma
 	                            .scale_stride = (size_t)all.lines * COLUMN_SCALES,
 	                            .lines = span.lines};
 	int most = 0;
-	/* add_group fetches channels that follow others; nothing has fetched the first ones */
-	for (int i = 0; fetches_to_second_level() && i < COLUMN_BESIDE && i < list->n; i++)
-		for (int line = 0; line < m.lines; line++)
-			fetch_line(m.codes + list->channel[i] * m.stride + (size_t)line * COLUMN_LINE, true);
+	if (fetches_to_second_level())
+		fetch_first(&m, list);
 	for (int row = 0; row < n; row++) {
 		memset(out + (size_t)row * out_stride, 0, (size_t)span.lines * COLUMN_OUTPUTS * sizeof *out);
 		most = list[row].n > most ? list[row].n : most;

@@ -33,10 +33,9 @@
 #define INLINED static inline __attribute__((always_inline))
 #endif
 
-/* Prefetches go to the first-level cache, but on AMD's processors to the second-level one, and further ahead:
- * Zen 4 has few places for lines that its first level waits for. From memory, one row of Q6_K took 24 ms so
- * and takes 14, eight rows of Q8_0 took 20 and take 12, and half of the channels of draft weights come at 22
- * GB/s in place of 15. Cascade Lake was measured with the first level only. */
+/* Lines are fetched into the first-level cache, but on AMD's processors into the second-level one and further
+ * ahead, because a Zen 4's first level waits for few lines at a time (docs/lessons.md). Intel's processors
+ * have been measured with the first level only. */
 static inline bool fetches_to_second_level(void) {
 #if defined(__x86_64__)
 	return __builtin_cpu_is("amd");

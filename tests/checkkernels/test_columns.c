@@ -161,8 +161,9 @@ static void same_bytes(int outputs, int channels, bool odd, column_round_functio
 	assert_memory_equal(plain.codes, other.codes, codes_bytes(outputs, channels));
 	assert_memory_equal(plain.scale, other.scale, scale_bytes(outputs, channels));
 	assert_memory_equal(plain.peak, other.peak, n * 4);
-	if (!odd)
-		assert_memory_equal(plain.norm, other.norm, n * 4);
+	for (size_t j = 0; j < n; j++) /* what is no number has no particular bits */
+		assert_true(odd && isnan(plain.norm[j]) ? isnan(other.norm[j])
+		                                        : memcmp(&plain.norm[j], &other.norm[j], 4) == 0);
 	close_trial(&plain);
 	close_trial(&other);
 }
@@ -173,10 +174,12 @@ static void rounding_is_the_same_everywhere(void** state) {
 #if defined(__x86_64__)
 	for (int i = 0; i < 20; i++) {
 		const int outputs = 1 + random_below(MOST_OUTPUTS), channels = 1 + random_below(200);
-		if (avx2_supported())
-			same_bytes(outputs, channels, i % 2, avx2_column_round);
-		if (avx512_supported())
-			same_bytes(outputs, channels, i % 2, avx512_column_round);
+		for (int odd = 0; odd < 2; odd++) {
+			if (avx2_supported())
+				same_bytes(outputs, channels, odd, avx2_column_round);
+			if (avx512_supported())
+				same_bytes(outputs, channels, odd, avx512_column_round);
+		}
 	}
 #endif
 }

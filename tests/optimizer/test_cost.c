@@ -187,7 +187,7 @@ static void rows_are_learned_without_plain_steps(void** state) {
 	assert_in_range((int)(1e3 * cost_verify(&cost, 8) / cost_verify(&cost, 4)), 1990, 2010);
 }
 
-static void assert_close(double a, double b, double within) { assert_true(fabs(a - b) <= within); }
+static void assert_near(double a, double b, double within) { assert_true(fabs(a - b) <= within); }
 
 /* Four prompts of 40 rows are the first pass; then four sequences decode together, and none alone. */
 static void prompts_do_not_say_what_a_plain_step_takes(void** state) {
@@ -197,12 +197,12 @@ static void prompts_do_not_say_what_a_plain_step_takes(void** state) {
 	see(&cost, 4, 14, 3);
 	see(&cost, 8, 20, 3);
 	see(&cost, 16, 40, 3);
-	assert_close(cost_plain_seconds(&cost) * cost_verify(&cost, 4), 14, 0.5);
-	assert_close(cost_plain_seconds(&cost) * cost_verify(&cost, 8), 20, 0.5);
-	assert_close(cost_plain_seconds(&cost) * cost_verify(&cost, 16), 40, 0.5);
+	assert_near(cost_plain_seconds(&cost) * cost_verify(&cost, 4), 14, 0.5);
+	assert_near(cost_plain_seconds(&cost) * cost_verify(&cost, 8), 20, 0.5);
+	assert_near(cost_plain_seconds(&cost) * cost_verify(&cost, 16), 40, 0.5);
 	/* a plain step at last: a row of four was thought to take a little more */
 	see(&cost, 1, 13, 20);
-	assert_close(cost_plain_seconds(&cost), 13, 0.5);
+	assert_near(cost_plain_seconds(&cost), 13, 0.5);
 }
 
 /* By input channel rows share nothing. */
@@ -212,8 +212,8 @@ static void draft_rows_by_channel_cost_a_pass_each(void** state) {
 	const struct levels levels = {.left_out = {{0}}};
 	see(&cost, 1, 10, 3);
 	see(&cost, 4, 11, 3);
-	assert_close(cost_draft_rows(&cost, (struct variant){.levels = &levels}, 4), 4, 1e-9);
-	assert_close(cost_draft_rows(&cost, (struct variant){.levels = NULL}, 4), 1.1, 0.05);
+	assert_near(cost_draft_rows(&cost, (struct variant){.levels = &levels}, 4), 4, 1e-9);
+	assert_near(cost_draft_rows(&cost, (struct variant){.levels = NULL}, 4), 1.1, 0.05);
 }
 
 /* Two blocks of an attention and an MLP of 64 by 64 in two bytes, and a head as large; the draft weights in a
@@ -309,11 +309,11 @@ static void see_at(struct cost_model* cost, double length, int times) {
 static void assert_costs_at(struct cost_model* cost, double length, double within) {
 	const double plain = pass_of(1, length);
 	cost_at(cost, length * pass_bytes_all(&cost->bytes));
-	assert_close(cost_plain_seconds(cost), plain, within * plain);
-	assert_close(cost_attention(cost), attention_of(1, length) / plain, within);
+	assert_near(cost_plain_seconds(cost), plain, within * plain);
+	assert_near(cost_attention(cost), attention_of(1, length) / plain, within);
 	for (int n = 1; n <= 8; n++) {
 		const double v = pass_of(n, length) / plain;
-		assert_close(cost_verify(cost, n), v, within * v);
+		assert_near(cost_verify(cost, n), v, within * v);
 	}
 }
 
@@ -337,9 +337,9 @@ static void costs_at_the_same_length_are_measured_ones(void** state) {
 		cost_see_full(&plain, rows, W * (1 + 0.1 * rows + 0.03 * (i % 3)), 0);
 		cost_see_full(&cost, rows, W * (1 + 0.1 * rows + 0.03 * (i % 3)), 0.5 + 0.01 * (i % 30));
 	}
-	assert_close(cost_plain_seconds(&cost), cost_plain_seconds(&plain), 1e-12);
+	assert_near(cost_plain_seconds(&cost), cost_plain_seconds(&plain), 1e-12);
 	for (int n = 1; n <= 8; n++)
-		assert_close(cost_verify(&cost, n), cost_verify(&plain, n), 1e-9);
+		assert_near(cost_verify(&cost, n), cost_verify(&plain, n), 1e-9);
 }
 
 /* After a few tokens attention's time is that of threads which wait for each other. Without any measurement
@@ -351,7 +351,7 @@ static void short_texts_do_not_mislead(void** state) {
 	for (int i = 0; i < 500; i++)
 		cost_see_full(&cost, 1, W * 1.05, 0.05 / 1.05);
 	cost_at(&cost, pass_bytes_all(&cost.bytes));
-	assert_close(cost_plain_seconds(&cost), 2 * 1.05 * W, 0.01 * W);
+	assert_near(cost_plain_seconds(&cost), 2 * 1.05 * W, 0.01 * W);
 	see_at(&cost, 1, 3);
 	assert_costs_at(&cost, 1, 0.08);
 	assert_costs_at(&cost, 0.2, 0.1);
@@ -367,8 +367,8 @@ static void wide_passes_hold_at_other_lengths(void** state) {
 	cost_at(&cost, pass_bytes_all(&cost.bytes));
 	/* weights: 0.020 / (1 + 7 · 0.02) for a plain step; as much again for attention, 2 % a row more */
 	const double step = 0.020 / 1.14;
-	assert_close(cost_plain_seconds(&cost), 2 * step, 0.01 * step);
-	assert_close(cost_verify(&cost, 8), (0.020 + 1.14 * step) / (2 * step), 0.01);
+	assert_near(cost_plain_seconds(&cost), 2 * step, 0.01 * step);
+	assert_near(cost_verify(&cost, 8), (0.020 + 1.14 * step) / (2 * step), 0.01);
 }
 
 /* A draft step reads all weights of a block, and a part of its keys and values. */
@@ -379,17 +379,17 @@ static void unread_pages_cost_nothing(void** state) {
 	const struct variant some = {.skip = &none, .unread = 0.9};
 	see_at(&cost, 1.5, 40);
 	const double whole = 1 + 2 * 1.5;
-	assert_close(cost_draft(&cost, (struct variant){.skip = &none}), 1, 2e-3);
-	assert_close(cost_draft(&cost, some), (1 + 0.3) / whole, 2e-3);
-	assert_close(cost_draft(&cost, (struct variant){.skip = &attention}), 0.5 / whole, 2e-3);
+	assert_near(cost_draft(&cost, (struct variant){.skip = &none}), 1, 2e-3);
+	assert_near(cost_draft(&cost, some), (1 + 0.3) / whole, 2e-3);
+	assert_near(cost_draft(&cost, (struct variant){.skip = &attention}), 0.5 / whole, 2e-3);
 	for (int i = 0; i < 200; i++) /* it takes a tenth longer */
 		cost_see_draft(&cost, some, 1.1 * W * (1 + 0.3));
-	assert_close(cost_draft(&cost, some), 1.1 * (1 + 0.3) / whole, 2e-3);
+	assert_near(cost_draft(&cost, some), 1.1 * (1 + 0.3) / whole, 2e-3);
 	cost_at(&cost, 0);
-	assert_close(cost_draft(&cost, some), 1.1, 2e-3);
-	assert_close(cost_rest(&cost, 2), 0.5, 1e-9);
+	assert_near(cost_draft(&cost, some), 1.1, 2e-3);
+	assert_near(cost_rest(&cost, 2), 0.5, 1e-9);
 	cost_at(&cost, 1.5 * pass_bytes_all(&cost.bytes));
-	assert_close(cost_rest(&cost, 2), 0.5 / whole, 2e-3);
+	assert_near(cost_rest(&cost, 2), 0.5 / whole, 2e-3);
 }
 
 int main(void) {

@@ -192,21 +192,24 @@ struct joining {
 	int at, helped;
 };
 
+static void open_making(struct engine* engine) {
+	struct error error;
+	const struct draft_weights_request wish = {.format = {.bits = 4}};
+	assert_null(engine_draft_weights(engine));
+	assert_true(draft_weights_memory_open(&engine->draft_weights, engine->model, &wish, &error));
+	assert_true(engine->backend->use_draft_weights(engine->backend, &engine->draft_weights.table, &error));
+	engine->making =
+	    draft_weights_job_open(&engine->draft_weights.table, engine->draft_weights.data, 2, &error);
+	assert_non_null(engine->making);
+}
+
 /* From some token on the draft weights are made, by two threads; the next round finds them. */
 static bool keep_and_make(void* user, const struct swiftlet_step* step) {
 	struct joining* j = user;
-	struct error error;
 	const bool more = keep(&j->text, step);
 	if (j->engine->making || j->text.n < j->at)
 		return more;
-	const struct draft_weights_request wish = {.format = {.bits = 4}};
-	assert_null(engine_draft_weights(j->engine));
-	assert_true(draft_weights_memory_open(&j->engine->draft_weights, j->engine->model, &wish, &error));
-	assert_true(
-	    j->engine->backend->use_draft_weights(j->engine->backend, &j->engine->draft_weights.table, &error));
-	j->engine->making =
-	    draft_weights_job_open(&j->engine->draft_weights.table, j->engine->draft_weights.data, 2, &error);
-	assert_non_null(j->engine->making);
+	open_making(j->engine);
 	while (draft_weights_job_run(j->engine->making, 0.0001) < 1)
 		;
 	return more;
@@ -238,6 +241,29 @@ static void a_copy_joins_in_mid_text(void** state) {
 			swiftlet_session_close(s);
 			swiftlet_engine_close(engine);
 		}
+}
+
+/* Four sequences together take hardly longer than one. */
+static void a_batch_of_cheap_rows_makes_none(void** state) {
+	struct model* model = *state;
+	char message[512];
+	struct engine* engine = engine_of(model, 0, "auto", 2);
+	struct swiftlet_options o = drafting();
+	o.draft_weights.bits = -1;
+	assert_int_equal(swiftlet_options_set(&o, "opt-budget", "inf", message, sizeof message), 1);
+	struct session* s = swiftlet_session_open(engine, &o, message, sizeof message);
+	assert_non_null(s);
+	open_making(engine);
+	for (int i = 0; i < 6; i++)
+		cost_see_full(&engine->cost, i < 3 ? 1 : 4, i < 3 ? 0.010 : 0.0105, 0);
+	session_set_batch(s, &(struct batch){.sequences = 3});
+	plan_make_draft_weights(s);
+	assert_true(draft_weights_job_share(engine->making) == 0);
+	session_set_batch(s, &(struct batch){.sequences = 0});
+	plan_make_draft_weights(s);
+	assert_true(draft_weights_job_share(engine->making) > 0);
+	swiftlet_session_close(s);
+	swiftlet_engine_close(engine);
 }
 
 /* A model that lies in the processor's cache gets none unless it is asked for, and nothing is said of it: one
@@ -382,6 +408,7 @@ int main(void) {
 	    cmocka_unit_test(any_mask_will_do),
 	    cmocka_unit_test(sessions_choose),
 	    cmocka_unit_test(a_copy_joins_in_mid_text),
+	    cmocka_unit_test(a_batch_of_cheap_rows_makes_none),
 	    cmocka_unit_test(small_models_get_none),
 	    cmocka_unit_test(drafts_repeat),
 	    cmocka_unit_test(small_weights_draft_from_channels),
