@@ -233,7 +233,7 @@ bool session_next(struct session* s, struct session_work* work) {
 		round_start(&s->round, s->cache, s->sampled ? &s->sampler : NULL);
 		s->round.segment.penalties = penalties_now(s);
 		s->round.segment.noted = s->pages.page != NULL;
-		s->round_cost = 0;
+		s->round_cost = s->round_seconds = 0;
 		s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
 	}
 	switch (s->phase) {
@@ -402,6 +402,7 @@ static void absorb_draft(struct session* s, const struct pass* pass, int rows, d
 	const double thought =
 	    another ? draft_model_cost(s->engine, another, rows) : whole * cost_draft(cost, with);
 	s->figures.seconds.draft += share;
+	s->round_seconds += share;
 	charge_round(s, measured_cost(s, share, sequence_share(pass, rows, thought) / session_cost_unit(s)));
 	if (alone && !another)
 		cost_see_draft(cost, with, seconds / whole);
@@ -412,6 +413,7 @@ static void absorb_draft(struct session* s, const struct pass* pass, int rows, d
 static void absorb_draft_loop(struct session* s, double seconds) {
 	struct cost_model* cost = &s->engine->cost;
 	s->figures.seconds.draft += seconds;
+	s->round_seconds += seconds;
 	const int steps = mask_rows(s->drafters.state[SOURCE_mask]);
 	charge_round(s, measured_cost(s, seconds,
 	                              steps * cost_draft(cost, session_drafts_with(s)) / session_cost_unit(s)));
@@ -419,10 +421,16 @@ static void absorb_draft_loop(struct session* s, double seconds) {
 	s->plan.looped = true;
 }
 
-/* Charges the round's cost, less what plain steps would have taken for its tokens. */
+static void absorb_driven(struct session* s, double seconds) {
+	s->round_seconds += seconds;
+	s->plan.goes_on = s->driver->calls->take(s->driver, seconds);
+}
+
+/* A round of cost r that emitted n tokens took r/n of the time of plain steps. The round's own seconds carry
+ * this ratio, because the known time of a plain step may be that of a busier moment: with that, a round could
+ * lose more time than it took, and a generation seem to need less than none without drafts. */
 static void account_round(struct session* s, int emitted) {
-	const double saved =
-	    (emitted - s->round_cost) * cost_plain_seconds(&s->engine->cost) * session_cost_unit(s);
+	const double saved = (emitted / s->round_cost - 1) * s->round_seconds;
 	if (saved < 0) {
 		s->figures.lost_rounds++;
 		s->figures.seconds_lost -= saved;
@@ -444,7 +452,9 @@ static double full_cost(const struct session* s, const struct pass* pass, int ro
 static bool absorb_verify(struct session* s, const struct pass* pass, int rows, double seconds) {
 	struct round* round = &s->round;
 	const bool plain = plan_is_plain(s);
-	*(plain ? &s->figures.seconds.plain : &s->figures.seconds.verify) += sequence_share(pass, rows, seconds);
+	const double share = sequence_share(pass, rows, seconds);
+	*(plain ? &s->figures.seconds.plain : &s->figures.seconds.verify) += share;
+	s->round_seconds += share;
 	s->round_cost += full_cost(s, pass, rows, seconds);
 	if (plain && rows == 1)
 		plan_settle(s, seconds);
@@ -522,7 +532,7 @@ bool session_absorb(struct session* s, const struct session_work* work, int rows
 			return end_prefill(s, work->pass.n);
 		}
 		if (s->plan.rule == RULE_DRIVEN)
-			s->plan.goes_on = s->driver->calls->take(s->driver, sequence_share(&work->pass, rows, seconds));
+			absorb_driven(s, sequence_share(&work->pass, rows, seconds));
 		else
 			absorb_draft(s, &work->pass, rows, seconds);
 		break;

@@ -159,7 +159,7 @@ struct session {
 	struct segment segment;
 	uint8_t want[MAX_ROWS];
 	struct result result[MAX_ROWS];
-	double round_cost; /* of the round at hand, in plain steps */
+	double round_cost, round_seconds; /* of the round at hand: in plain steps, and as measured */
 
 	/* deciding */
 	int64_t rounds, rounds_since_plain;

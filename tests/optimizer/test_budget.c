@@ -126,6 +126,43 @@ static void test_adversaries(void** state) {
 			}
 }
 
+/* Plain steps on a machine that was busy make a plain step look long. A round of drafts that are all wrong
+ * still loses no more time than it takes. */
+static void test_a_round_loses_at_most_its_time(void** state) {
+	(void)state;
+	struct fake fake;
+	struct swiftlet_options options;
+	char message[256];
+	fake_open(&fake, fake_always_wrong, 0.5, 0.05);
+	options_default(&options);
+	options.drafting.drafters = 1u << SOURCE_mask;
+	options.drafting.when = SWIFTLET_DRAFT_ALWAYS;
+	struct session* session = fake_session(&fake, &options);
+	const int32_t prompt[] = {1, 2, 3};
+	struct swiftlet_request request;
+	swiftlet_request_default(&request, &options);
+	request.prompt = prompt;
+	request.n_prompt = 3;
+	request.max_tokens = 100;
+	for (int busy = 0; busy < 2; busy++) { /* the first generation shows what drafts and rows cost */
+		struct swiftlet_figures figures;
+		struct swiftlet_step step;
+		assert_true(swiftlet_session_start(session, &request, message, sizeof message));
+		do {
+			assert_true(swiftlet_session_step(session, &step, message, sizeof message));
+			session_figures(session, &figures);
+			for (int i = 0; busy && figures.full_passes == 0 && i < 30; i++)
+				cost_see_full(&fake.engine.cost, 1, 40, 0);
+		} while (step.stop == SWIFTLET_RUNNING && !(busy && figures.verify_passes > 0));
+		printf("%s: lost %.2f of %.2f s in rounds that saved %.2f s\n", busy ? "busy" : "quiet",
+		       figures.seconds_lost, figures.seconds.draft + figures.seconds.verify, figures.seconds_saved);
+		assert_true(figures.seconds_lost > 0 && figures.seconds_saved == 0);
+		assert_true(figures.seconds_lost < figures.seconds.draft + figures.seconds.verify);
+	}
+	swiftlet_session_close(session);
+	fake_close(&fake);
+}
+
 static void test_good_draft_pays(void** state) {
 	(void)state;
 	struct fake fake;
@@ -357,6 +394,7 @@ int main(void) {
 	                                   cmocka_unit_test(test_adversaries_with_a_copy),
 	                                   cmocka_unit_test(test_a_copy_pays),
 	                                   cmocka_unit_test(test_learning_stops_no_draft),
+	                                   cmocka_unit_test(test_a_round_loses_at_most_its_time),
 	                                   cmocka_unit_test(test_good_draft_pays),
 	                                   cmocka_unit_test(test_learning_ends_where_no_mask_may_pay)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
