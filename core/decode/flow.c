@@ -355,7 +355,9 @@ static bool end_prefill(struct session* s, int n) {
 static bool absorb_prefill(struct session* s, const struct session_work* work, int rows, double seconds) {
 	struct cache* cache = s->cache;
 	const int n = work->pass.n;
-	s->figures.seconds.prefill += sequence_share(&work->pass, rows, seconds);
+	const double share = sequence_share(&work->pass, rows, seconds);
+	s->figures.seconds.prefill += share;
+	s->budget->prompts += share;
 	const int first = s->cache->committed - (work->pass.kind == PASS_PREFILL ? n : 0);
 	if (work->pass.tap >= 0 && s->embedding.out)
 		embedding_add(s, first, n);
