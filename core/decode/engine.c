@@ -234,6 +234,22 @@ const struct draft_weights* engine_draft_weights(struct engine* engine) {
 	return &engine->draft_weights.table;
 }
 
+double engine_draft_weights_made(const struct engine* engine) {
+	if (engine->draft_weights.table.bytes == 0)
+		return NAN;
+	return engine->making ? draft_weights_job_share(engine->making) : 1;
+}
+
+bool engine_make_draft_weights(struct engine* engine) {
+	static const double a_slice = 0.005; /* a request that comes waits for the rest of it */
+	if (!engine->making || draft_weights_job_share(engine->making) == 1)
+		return false;
+	const double began = seconds_now();
+	const double made = draft_weights_job_run(engine->making, a_slice);
+	engine->draft_weights_seconds += seconds_now() - began;
+	return made < 1;
+}
+
 const char* engine_note(struct engine* engine) {
 	if (engine->draft_weights.table.bytes > 0)
 		note_draft_weights(engine);

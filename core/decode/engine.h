@@ -44,6 +44,11 @@ const char* engine_note(struct engine*);
 const struct token_trie* engine_trie(struct engine*);
 /* The draft weights once they are ready; NULL before, and if there are none. */
 const struct draft_weights* engine_draft_weights(struct engine*);
+/* Goes on making draft weights for some milliseconds, while no request runs. True while some are left. On the
+ * thread that runs passes. */
+bool engine_make_draft_weights(struct engine*);
+/* The share of the draft weights that is made; NaN: there are none. */
+double engine_draft_weights_made(const struct engine*);
 /* Opens the same in the processes that share the model. From then on the engine's backend leads them. */
 bool engine_lead(struct engine*, const struct backend_options*, struct error*);
 /* In other ranks: does what rank 0's engines ask for until it dismisses them. False with the error set. */

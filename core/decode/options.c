@@ -166,8 +166,8 @@ const struct option option_table[] = {
      "drafts saved)",
      NULL, NULL},
     {"idle-learning", 0, false, TAKES_REAL, AT(learning.idle), 0, 1e9, "off=0 inf=inf", "off|SHARE|inf",
-     "let chat and serve learn while no request runs, at idle priority,\nfor at most SHARE of the seconds "
-     "that requests took",
+     "let chat and serve make draft weights and learn while no request\nruns; learn at idle priority, for at "
+     "most SHARE of the seconds that\nrequests took",
      "1", NULL},
     {"bank", 0, false, TAKES_FLAG, AT(learning.bank), 0, 0, "on=1 off=0", NULL,
      "keep masks by workload, and begin with them", "on", NULL},

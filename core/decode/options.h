@@ -115,7 +115,7 @@ struct learning_options {
 	 * and at first up to 32 plain steps of what drafting has earned. */
 	double budget;
 	/* Seconds of idle learning, at idle priority, for each second that requests took; 0: none, infinity:
-	 * until it brings nothing more. */
+	 * until it brings nothing more. With 0 no draft weights are made then either. */
 	double idle;
 	bool bank;              /* keep masks by workload; for streams/ */
 	bool published;         /* the search as published in SWIFT; set by `preset` */

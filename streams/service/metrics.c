@@ -8,7 +8,7 @@ const double metrics_bound[METRIC_BUCKETS] = {0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
 
 void metrics_open(struct metrics* m) {
 	memset(m, 0, sizeof *m);
-	m->matchness = m->expected_speedup = m->read = NAN;
+	m->matchness = m->expected_speedup = m->read = m->draft_weights = NAN;
 	pthread_mutex_init(&m->lock, NULL);
 }
 
@@ -78,6 +78,12 @@ void metrics_idle(struct metrics* m, int steps, double seconds) {
 	pthread_mutex_lock(&m->lock);
 	m->idle_steps += steps;
 	m->idle_seconds += seconds;
+	pthread_mutex_unlock(&m->lock);
+}
+
+void metrics_draft_weights(struct metrics* m, double made) {
+	pthread_mutex_lock(&m->lock);
+	m->draft_weights = made;
 	pthread_mutex_unlock(&m->lock);
 }
 

@@ -28,6 +28,7 @@ struct metrics {
 	} source[SWIFTLET_SOURCES]; /* of swiftlet_figures */
 	double saved, lost;         /* seconds in rounds that gained time, and in rounds that lost it */
 	double matchness, expected_speedup, read; /* of the last generation that had them; NaN before */
+	double draft_weights;                     /* the share of them that is made; NaN: there are none */
 	int64_t first_token[METRIC_BUCKETS + 1];
 	double first_token_sum;
 };
@@ -40,6 +41,7 @@ void metrics_request(struct metrics*, const char* route, int status);
 void metrics_generation(struct metrics*, const struct swiftlet_figures*, double first_token);
 /* Counts masks that were scored while idle, and the time that took. */
 void metrics_idle(struct metrics*, int steps, double seconds);
+void metrics_draft_weights(struct metrics*, double made);
 void metrics_failure(struct metrics*);
 
 #endif

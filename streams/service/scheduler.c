@@ -303,6 +303,10 @@ static void note_cache(struct scheduler* s) {
 	atomic_store(&s->cache_used, used);
 }
 
+static void note_draft_weights(struct scheduler* s) {
+	metrics_draft_weights(&s->option.metrics[0], engine_draft_weights_made(s->engine));
+}
+
 static bool work_waits(void* user) {
 	struct scheduler* s = user;
 	pthread_mutex_lock(&s->lock);
@@ -315,6 +319,13 @@ static bool work_waits(void* user) {
 static bool may_learn(const struct scheduler* s) {
 	const double share = s->option.session.learning.idle;
 	return share > 0 && s->idle_seconds < share * fmax(s->busy_seconds, 1e-9);
+}
+
+/* Draft weights that are ready before a request needs them take none of its time. */
+static bool make_draft_weights_idly(struct scheduler* s) {
+	const bool goes_on = s->option.session.learning.idle > 0 && engine_make_draft_weights(s->engine);
+	note_draft_weights(s);
+	return goes_on;
 }
 
 /* Runs some passes of one session's search on its last text. False when there is nothing to learn. */
@@ -416,12 +427,13 @@ static void* run_thread(void* user) {
 			s->busy_seconds += seconds_now() - at;
 			remember_texts(s);
 			note_cache(s);
+			note_draft_weights(s);
 			show_sometimes(s, false);
 			continue;
 		}
-		const bool searched = search_idly(s);
-		show_sometimes(s, !searched);
-		if (!searched) {
+		const bool learned = make_draft_weights_idly(s) || search_idly(s);
+		show_sometimes(s, !learned);
+		if (!learned) {
 			log_gain_of_skipping(s);
 			wait_for_work(s);
 		}

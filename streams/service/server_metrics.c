@@ -114,6 +114,7 @@ static void write_work(const struct metrics* m, struct text* out) {
 	     divide_counts(m->accepted, m->draft_steps)},
 	    {"draft_read", NULL,
 	     "Share of the layers' weights that the model's draft steps read, of the last one.", m->read},
+	    {"draft_weights_made", NULL, "Share of the draft weights that is made.", m->draft_weights},
 	    {"matchness", NULL, "Of the mask that drafted last.", m->matchness},
 	    {"speedup", NULL, "Expected speed-up of the last generation (SWIFT, Eq. 6).", m->expected_speedup},
 	    {"tokens_per_second", NULL, "Generated tokens a second of decoding.",

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/decode/engine.h"
 #include "core/decode/session.h"
 #include "optimizer/idle.h"
 #include "streams/memory/memory.h"
@@ -106,9 +107,9 @@ static bool input_waits(void* user) {
 	return poll(&input, 1, 0) != 0;
 }
 
-/* While the user thinks and types, continues the search pass by pass: until a key is pressed, for as long as
- * answers took, or until it brings nothing more. */
-static void search_idly(void* user) {
+/* While the user thinks and types, makes draft weights, and then continues the search pass by pass: until a
+ * key is pressed, for as long as answers took, or until it brings nothing more. */
+static void learn_idly(void* user) {
 	struct chat* const chat = user;
 	swiftlet_session* const session = chat->runtime.session;
 	const struct swiftlet_options* o = &chat->runtime.options;
@@ -116,7 +117,11 @@ static void search_idly(void* user) {
 	struct session_work work;
 	struct error ignored;
 	bool any = false;
-	if (!chat->terminal || !(o->learning.idle > 0) || !session_search(session))
+	if (!chat->terminal || !(o->learning.idle > 0))
+		return;
+	while (!input_waits(NULL) && !interrupted() && engine_make_draft_weights(chat->runtime.engine))
+		;
+	if (!session_search(session))
 		return;
 	if (!chat->idle)
 		chat->idle = idle_open(chat->runtime.engine, &ignored);
@@ -224,7 +229,7 @@ static int start_chat(struct chat* chat) {
 		return complain(STATUS_FAILED, "%s", error.message);
 	chat->terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
 	history_path(chat, history, sizeof history);
-	chat->editor = line_editor_open(chat->terminal, history[0] ? history : NULL, search_idly, chat);
+	chat->editor = line_editor_open(chat->terminal, history[0] ? history : NULL, learn_idly, chat);
 	if (!chat->editor || (chat->system && !conversation_set_system(&chat->conversation, chat->system)))
 		return complain(STATUS_FAILED, "out of memory");
 	if (chat->terminal) {
