@@ -62,7 +62,7 @@ void acceptance_observe(struct acceptance*, int source, int bin, int rank, bool 
  * drafting has earned at the beginning, up to some steps, because a good mask is worth most when it is found
  * early. Neither account stops the other. With the defaults both together stay within 3 % for runs of 512
  * tokens and more; draft weights that never pay may take up to 72 steps beyond that, or an eighth of the time
- * so far. Idle time is on neither account. */
+ * so far, prompts included. Idle time is on neither account. */
 struct speculation_budget {
 	double opt_budget; /* learning's share of plain time; infinity: unlimited */
 	double plain;      /* tokens emitted so far: their time had all been plain steps */

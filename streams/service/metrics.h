@@ -41,6 +41,7 @@ void metrics_request(struct metrics*, const char* route, int status);
 void metrics_generation(struct metrics*, const struct swiftlet_figures*, double first_token);
 /* Counts masks that were scored while idle, and the time that took. */
 void metrics_idle(struct metrics*, int steps, double seconds);
+/* Sets the share of the draft weights that is made; NaN: there are none. */
 void metrics_draft_weights(struct metrics*, double made);
 void metrics_failure(struct metrics*);
 
