@@ -114,8 +114,8 @@ static void note_draft_weights(struct engine* engine) {
 	engine->note[engine->note_on_draft_weights] = 0;
 	append_note(engine, "draft weights: %s, %.1f MiB, ", draft_weights_kind(&memory->table),
 	            (double)memory->table.bytes / 0x1p20);
-	if (engine->making && draft_weights_job_share(engine->making) < 1)
-		append_note(engine, "%.0f %% made", 100 * draft_weights_job_share(engine->making));
+	if (engine_draft_weights_made(engine) < 1)
+		append_note(engine, "%.0f %% made", 100 * engine_draft_weights_made(engine));
 	else
 		append_note(engine, "made in %.2f s", engine->draft_weights_seconds);
 	if (memory->table.format.columns)
@@ -242,7 +242,7 @@ double engine_draft_weights_made(const struct engine* engine) {
 
 bool engine_make_draft_weights(struct engine* engine) {
 	static const double a_slice = 0.005; /* a request that comes waits for the rest of it */
-	if (!engine->making || draft_weights_job_share(engine->making) == 1)
+	if (!(engine_draft_weights_made(engine) < 1))
 		return false;
 	const double began = seconds_now();
 	const double made = draft_weights_job_run(engine->making, a_slice);

@@ -355,9 +355,7 @@ static bool end_prefill(struct session* s, int n) {
 static bool absorb_prefill(struct session* s, const struct session_work* work, int rows, double seconds) {
 	struct cache* cache = s->cache;
 	const int n = work->pass.n;
-	const double share = sequence_share(&work->pass, rows, seconds);
-	s->figures.seconds.prefill += share;
-	s->budget->prompts += share;
+	s->figures.seconds.prefill += sequence_share(&work->pass, rows, seconds);
 	const int first = s->cache->committed - (work->pass.kind == PASS_PREFILL ? n : 0);
 	if (work->pass.tap >= 0 && s->embedding.out)
 		embedding_add(s, first, n);

@@ -74,48 +74,31 @@ static void join_draft_weights(struct session* s) {
  * estimate. (With four clients of Qwen 0.5B making draft weights took .08 to .16 of the time.) */
 static const double LEAST_ROW = 0.57;
 
-static double make_slice(struct session* s, double plain) {
+/* The first slice, and all slices so far, show how long making takes; nothing else knows the speed of this
+ * processor and its memory. Making that looked cheap enough to begin does not stop halfway because a later
+ * slice took longer. */
+void plan_make_draft_weights(struct session* s) {
 	struct engine* engine = s->engine;
+	const double unit = session_cost_unit(s);
+	const double plain = cost_plain_seconds(&engine->cost);
+	const double made = engine->making ? draft_weights_job_share(engine->making) : 1;
+	if (made == 1 || s->draft_weights || plain <= 0 || s->options.draft_weights.bits == 0 ||
+	    !s->drafters.state[SOURCE_mask] || (engine->backend->columns && unit < LEAST_ROW))
+		return;
+	if (made > 0 && engine->draft_weights_steps == 0) /* all so far was made in idle time */
+		engine->draft_weights_steps = engine->draft_weights_seconds / plain / made;
+	const double whole = fmax(1, engine->draft_weights_steps);
+	if (!budget_allows_making(s->budget, 1 / unit, whole / unit, (1 - made) * whole / unit,
+	                          s->end - s->n_text))
+		return;
 	const double began = options_clock(&s->options);
 	const double now = draft_weights_job_run(engine->making, plain);
 	const double seconds = options_clock(&s->options) - began;
 	engine->draft_weights_seconds += seconds;
 	const double steps = engine->draft_weights_seconds / plain / now;
-	engine->draft_weights_steps =
-	    engine->draft_weights_steps > 0 ? fmin(engine->draft_weights_steps, steps) : steps;
+	engine->draft_weights_steps = made == 0 ? steps : fmin(engine->draft_weights_steps, steps);
 	s->figures.seconds.optimize += seconds;
-	return seconds;
-}
-
-/* The first slice, and all slices so far, show how long making takes; nothing else knows the speed of this
- * processor and its memory. Making that looked cheap enough to begin does not stop halfway because a later
- * slice took longer. After a long prompt all slices come at once, so that the first answer gains, too; not in
- * a batch, whose other sequences would wait. */
-void plan_make_draft_weights(struct session* s) {
-	struct engine* engine = s->engine;
-	const double unit = session_cost_unit(s);
-	const double plain = cost_plain_seconds(&engine->cost);
-	if (!engine->making || s->draft_weights || plain <= 0 || s->options.draft_weights.bits == 0 ||
-	    !s->drafters.state[SOURCE_mask] || (engine->backend->columns && unit < LEAST_ROW))
-		return;
-	double made = draft_weights_job_share(engine->making);
-	bool goes_on = made < 1;
-	while (goes_on) {
-		const double whole = fmax(1, engine->draft_weights_steps);
-		/* before the first plain step a prompt alone tells what one takes, and says too much */
-		const double prompts = engine->cost.plain_steps > 0 ? s->budget->prompts / plain : 0;
-		const struct making making = {.slice = 1 / unit,
-		                              .whole = whole / unit,
-		                              .left = (1 - made) * whole / unit,
-		                              .prompts = prompts / unit,
-		                              .tokens = s->end - s->n_text};
-		if (!budget_allows_making(s->budget, &making))
-			return;
-		const bool measured = made > 0;
-		budget_make(s->budget, make_slice(s, plain) / plain / unit, whole / unit);
-		made = draft_weights_job_share(engine->making);
-		goes_on = made < 1 && measured && s->batch.sequences == 0 && budget_makes_at_once(s->budget, &making);
-	}
+	budget_make(s->budget, seconds / plain / unit, whole / unit);
 }
 
 /* ---- the planner's rule ------------------------------------------------------------------- */

@@ -111,27 +111,18 @@ static bool has_earned(const struct speculation_budget* budget, double cost) {
 	return cost <= budget->balance / 2;
 }
 
-/* Of the time so far, making takes at most so much. */
-static const double making_share = 1.0 / 8;
-
-bool budget_makes_at_once(const struct speculation_budget* budget, const struct making* m) {
-	return budget->prepayment > 0 && m->whole <= making_share * m->prompts;
-}
-
-bool budget_allows_making(const struct speculation_budget* budget, const struct making* m) {
+bool budget_allows_making(const struct speculation_budget* budget, double cost, double whole, double left,
+                          int tokens) {
 	/* a fourth of a step each, after as many tokens as all of it takes steps: a short first answer pays
-	 * nothing, and a text that ends right after it took at most twice its time. Short answers pay together.
-	 */
-	const double share = making_share * (budget->plain + m->prompts);
-	const bool together = budget->prepayment > 0 && m->left <= share;
-	const bool brings_in = (budget->plain >= m->whole || budget_makes_at_once(budget, m)) &&
-	                       (m->tokens >= 4 * m->left || together);
-	const double cost = budget->learned + m->slice;
-	if (m->whole > LONGEST_MAKING)
-		return isinf(budget->opt_budget) || cost <= budget->opt_budget * budget->plain ||
-		       (together && cost <= share);
-	return has_earned(budget, m->slice) || (brings_in && cost <= 1.5 * budget->prepayment) ||
-	       budget_allows_learning(budget, m->slice);
+	 * nothing, and a text that ends right after it took at most twice its time. Short answers pay together:
+	 * after eight times as many tokens it takes at most an eighth of the time so far. */
+	const bool together = budget->prepayment > 0 && budget->plain >= 8 * left;
+	const bool brings_in = budget->plain >= whole && (tokens >= 4 * left || together);
+	if (whole > LONGEST_MAKING)
+		return isinf(budget->opt_budget) || budget->learned + cost <= budget->opt_budget * budget->plain ||
+		       (together && budget->learned + cost <= budget->plain / 8);
+	return has_earned(budget, cost) || (brings_in && budget->learned + cost <= 1.5 * budget->prepayment) ||
+	       budget_allows_learning(budget, cost);
 }
 
 void budget_make(struct speculation_budget* budget, double cost, double whole) {

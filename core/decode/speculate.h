@@ -62,7 +62,7 @@ void acceptance_observe(struct acceptance*, int source, int bin, int rank, bool 
  * drafting has earned at the beginning, up to some steps, because a good mask is worth most when it is found
  * early. Neither account stops the other. With the defaults both together stay within 3 % for runs of 512
  * tokens and more; draft weights that never pay may take up to 72 steps beyond that, or an eighth of the time
- * so far, prompts included. Idle time is on neither account. */
+ * so far. Idle time is on neither account. */
 struct speculation_budget {
 	double opt_budget; /* learning's share of plain time; infinity: unlimited */
 	double plain;      /* tokens emitted so far: their time had all been plain steps */
@@ -72,7 +72,6 @@ struct speculation_budget {
 	double prepayment; /* the most that making draft weights may take of learning's share ahead of time: 48
 	                      steps, or none */
 	double learned;    /* spent on learning */
-	double prompts;    /* seconds of all prompts so far */
 };
 
 /* opt_budget: learning's share of plain time, which is then a hard limit. Negative: 0.01 and the advance. */
@@ -87,27 +86,18 @@ double budget_round_limit(const struct speculation_budget*);
 /* True if learning may spend `cost` now; a matchness pass, a proposal, a fit. */
 bool budget_allows_learning(const struct speculation_budget*, double cost);
 void budget_learn(struct speculation_budget*, double cost);
-/* The making of draft weights, in plain steps. `whole` and `left` are estimates, at worst half too low. */
-struct making {
-	double slice;   /* of the next slice */
-	double whole;   /* of all of it */
-	double left;    /* of what is not made yet */
-	double prompts; /* that all prompts have taken so far */
-	int tokens;     /* that the request may still emit */
-};
-
-/* Making quantized draft weights may spend half of what drafting has saved, which leaves drafting's balance,
- * and what learning may spend. It may spend ahead of time, half as much again as the prepayment at most, if
- * as many tokens were emitted as it takes steps, and if the request is long enough: draft weights that make
- * decoding a quarter faster would earn what is left. It may also do so once all requests together have taken
- * eight times as long as what is left, their prompts included; if the prompts alone took as long, it need not
- * wait for tokens. Draft weights are worth most when they are made early, and nothing when they are half
- * made. Waiting for as many tokens as steps is the rule for renting or buying. It counts the tokens of all
- * requests: a session that ends sooner pays nothing, and a short answer after others may pay. Weights that
- * take over 48 plain steps use learning's share, or an eighth of the time of all requests together. */
-bool budget_allows_making(const struct speculation_budget*, const struct making*);
-/* True if the prompts alone have taken eight times as long as making takes: then it is best done at once. */
-bool budget_makes_at_once(const struct speculation_budget*, const struct making*);
+/* Making quantized draft weights. It may spend half of what drafting has saved, which leaves drafting's
+ * balance, and what learning may spend. It may spend ahead of time, half as much again as the
+ * prepayment at most, if as many tokens were emitted as it takes steps, and if the request is long enough:
+ * draft weights that make decoding a quarter faster would earn what is left. It may also do so once all
+ * requests together have emitted eight times as many tokens as what is left takes steps. Draft weights are
+ * worth most when they are made early, and nothing when they are half made. Waiting for as many tokens as
+ * steps is the rule for renting or buying. It counts the tokens of all requests: a session that ends sooner
+ * pays nothing, and a short answer after others may pay. whole, left: the estimated steps of all and of the
+ * rest, at worst half too low. tokens: the tokens that the request may still emit. Weights that take over 48
+ * plain steps use learning's share, or an eighth of the time of all requests together. */
+bool budget_allows_making(const struct speculation_budget*, double cost, double whole, double left,
+                          int tokens);
 void budget_make(struct speculation_budget*, double cost, double whole);
 
 /* ---- the planner ---------------------------------------------------------------------------- */

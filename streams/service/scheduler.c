@@ -290,6 +290,7 @@ static void show_sometimes(struct scheduler* s, bool always) {
 	for (struct slot* slot = s->slot; slot < s->end; slot++)
 		if (slot->job)
 			swiftlet_session_figures(slot->session, &slot->figures);
+	metrics_draft_weights(&s->option.metrics[0], engine_draft_weights_made(s->engine));
 	scheduler_show(s, at);
 }
 
@@ -301,10 +302,6 @@ static void note_cache(struct scheduler* s) {
 		used += slot->job ? n : 0;
 	}
 	atomic_store(&s->cache_used, used);
-}
-
-static void note_draft_weights(struct scheduler* s) {
-	metrics_draft_weights(&s->option.metrics[0], engine_draft_weights_made(s->engine));
 }
 
 static bool work_waits(void* user) {
@@ -323,9 +320,7 @@ static bool may_learn(const struct scheduler* s) {
 
 /* Draft weights that are ready before a request needs them take none of its time. */
 static bool make_draft_weights_idly(struct scheduler* s) {
-	const bool goes_on = s->option.session.learning.idle > 0 && engine_make_draft_weights(s->engine);
-	note_draft_weights(s);
-	return goes_on;
+	return s->option.session.learning.idle > 0 && engine_make_draft_weights(s->engine);
 }
 
 /* Runs some passes of one session's search on its last text. False when there is nothing to learn. */
@@ -427,7 +422,6 @@ static void* run_thread(void* user) {
 			s->busy_seconds += seconds_now() - at;
 			remember_texts(s);
 			note_cache(s);
-			note_draft_weights(s);
 			show_sometimes(s, false);
 			continue;
 		}

@@ -308,33 +308,6 @@ static void test_accounts(void** state) {
 	assert_float_equal(budget.balance, 30, 1e-12);
 }
 
-static bool allows_making(const struct speculation_budget* budget, double slice, double whole, double left,
-                          int tokens) {
-	const struct making making = {.slice = slice, .whole = whole, .left = left, .tokens = tokens};
-	return budget_allows_making(budget, &making);
-}
-
-/* A long prompt pays for draft weights before its answer begins, and they are made at once. */
-static void test_making_after_a_long_prompt(void** state) {
-	(void)state;
-	struct speculation_budget budget;
-	struct making making = {.slice = 1, .whole = 40, .left = 40, .prompts = 319, .tokens = 1000};
-	budget_open(&budget, -1);
-	assert_false(budget_allows_making(&budget, &making) || budget_makes_at_once(&budget, &making));
-	making.prompts = 320;
-	assert_true(budget_allows_making(&budget, &making) && budget_makes_at_once(&budget, &making));
-	/* weights that take long likewise, and never more than an eighth of the time so far */
-	making.whole = making.left = 60;
-	assert_false(budget_allows_making(&budget, &making) || budget_makes_at_once(&budget, &making));
-	making.prompts = 480;
-	assert_true(budget_allows_making(&budget, &making) && budget_makes_at_once(&budget, &making));
-	budget_make(&budget, 59.5, 60);
-	assert_false(budget_allows_making(&budget, &making));
-	/* learning's share given by name is a hard limit */
-	budget_open(&budget, 0.01);
-	assert_false(budget_allows_making(&budget, &making) || budget_makes_at_once(&budget, &making));
-}
-
 /* Draft weights are paid for with what drafting has earned, or else by learning's share. */
 static void test_making_a_copy(void** state) {
 	(void)state;
@@ -342,61 +315,61 @@ static void test_making_a_copy(void** state) {
 	budget_open(&budget, -1);
 	/* not before as many tokens as it takes steps */
 	for (int i = 0; i < 40; i++) {
-		assert_false(allows_making(&budget, 1, 40, 40, 1000));
+		assert_false(budget_allows_making(&budget, 1, 40, 40, 1000));
 		budget_round(&budget, 1, 1);
 	}
 	/* ahead of time; it may take half as much again as was thought */
-	assert_true(allows_making(&budget, 1, 40, 40, 1000));
+	assert_true(budget_allows_making(&budget, 1, 40, 40, 1000));
 	/* in requests that can bring in what is left of it */
-	assert_true(allows_making(&budget, 1, 20, 20, 80));
-	assert_false(allows_making(&budget, 1, 20, 20, 79));
-	assert_true(allows_making(&budget, 1, 20, 5, 20));
+	assert_true(budget_allows_making(&budget, 1, 20, 20, 80));
+	assert_false(budget_allows_making(&budget, 1, 20, 20, 79));
+	assert_true(budget_allows_making(&budget, 1, 20, 5, 20));
 	/* or after requests that were long enough together, however short this one is */
-	assert_true(allows_making(&budget, 1, 20, 5, 1));
-	assert_false(allows_making(&budget, 1, 20, 5.1, 1));
-	assert_false(allows_making(&budget, 1, 41, 5, 1));
+	assert_true(budget_allows_making(&budget, 1, 20, 5, 1));
+	assert_false(budget_allows_making(&budget, 1, 20, 5.1, 1));
+	assert_false(budget_allows_making(&budget, 1, 41, 5, 1));
 	assert_false(budget_allows_learning(&budget, 0.5));
 	budget_make(&budget, 71, 40);
 	assert_float_equal(budget.balance, 0, 1e-12);
-	assert_true(allows_making(&budget, 1, 40, 40, 1000));
-	assert_false(allows_making(&budget, 1.1, 40, 40, 1000));
+	assert_true(budget_allows_making(&budget, 1, 40, 40, 1000));
+	assert_false(budget_allows_making(&budget, 1.1, 40, 40, 1000));
 	for (int i = 0; i < 7260; i++)
 		budget_round(&budget, 1, 1);
 	/* then learning's share, and half of what drafting has earned */
-	assert_true(allows_making(&budget, 2, 25, 25, 1000));
-	assert_false(allows_making(&budget, 2.1, 25, 25, 1000));
+	assert_true(budget_allows_making(&budget, 2, 25, 25, 1000));
+	assert_false(budget_allows_making(&budget, 2.1, 25, 25, 1000));
 	budget_make(&budget, 2, 25);
-	assert_false(allows_making(&budget, 0.1, 25, 25, 1000));
+	assert_false(budget_allows_making(&budget, 0.1, 25, 25, 1000));
 	assert_false(budget_allows_learning(&budget, 0.1));
 	budget_round(&budget, 1, 9);
-	assert_true(allows_making(&budget, 4, 25, 25, 1000));
-	assert_false(allows_making(&budget, 4.2, 25, 25, 1000));
+	assert_true(budget_allows_making(&budget, 4, 25, 25, 1000));
+	assert_false(budget_allows_making(&budget, 4.2, 25, 25, 1000));
 	budget_make(&budget, 4, 25);
 	assert_float_equal(budget.balance, 4, 1e-12);
 	assert_float_equal(budget.learned, 73, 1e-12);
 	/* what takes long has learning's share, whatever drafting has earned */
 	budget_open(&budget, -1);
 	budget_round(&budget, 40, 100);
-	assert_true(allows_making(&budget, 1, 48, 48, 1000));
-	assert_true(allows_making(&budget, 1, 49, 49, 1000));
+	assert_true(budget_allows_making(&budget, 1, 48, 48, 1000));
+	assert_true(budget_allows_making(&budget, 1, 49, 49, 1000));
 	budget_make(&budget, 1, 49);
 	assert_float_equal(budget.balance, 60, 1e-12);
-	assert_false(allows_making(&budget, 1, 49, 48, 1000));
-	assert_true(allows_making(&budget, 1, 48, 48, 1000));
+	assert_false(budget_allows_making(&budget, 1, 49, 48, 1000));
+	assert_true(budget_allows_making(&budget, 1, 48, 48, 1000));
 	/* or an eighth of the time of all requests */
 	budget_round(&budget, 284, 284);
-	assert_true(allows_making(&budget, 3, 49, 48, 1));
-	assert_false(allows_making(&budget, 3, 49, 48.1, 1));
+	assert_true(budget_allows_making(&budget, 3, 49, 48, 1));
+	assert_false(budget_allows_making(&budget, 3, 49, 48.1, 1));
 	budget_make(&budget, 45, 49);
-	assert_true(allows_making(&budget, 2, 49, 2, 1));
-	assert_false(allows_making(&budget, 2.1, 49, 2, 1));
+	assert_true(budget_allows_making(&budget, 2, 49, 2, 1));
+	assert_false(budget_allows_making(&budget, 2.1, 49, 2, 1));
 	/* drafts that lost do not keep a model from its draft weights: learning has a share of its own */
 	budget_open(&budget, 0.1);
 	budget_round(&budget, 110, 100);
-	assert_true(allows_making(&budget, 10, 100, 100, 0));
+	assert_true(budget_allows_making(&budget, 10, 100, 100, 0));
 	budget_open(&budget, 0);
 	budget_round(&budget, 100, 100);
-	assert_false(allows_making(&budget, 1, 1, 1, 1000));
+	assert_false(budget_allows_making(&budget, 1, 1, 1, 1000));
 }
 
 /* Search debt, however large, leaves drafting alone: a draft that pays is made use of beside a search without
@@ -416,7 +389,6 @@ static void test_learning_stops_no_draft(void** state) {
 int main(void) {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_accounts),
 	                                   cmocka_unit_test(test_making_a_copy),
-	                                   cmocka_unit_test(test_making_after_a_long_prompt),
 	                                   cmocka_unit_test(test_swinging_clock),
 	                                   cmocka_unit_test(test_adversaries),
 	                                   cmocka_unit_test(test_adversaries_with_a_copy),

@@ -266,6 +266,31 @@ static void a_batch_of_cheap_rows_makes_none(void** state) {
 	swiftlet_engine_close(engine);
 }
 
+/* What idle time has made so far shows what all of it takes: over 100 plain steps here, which fifty tokens do
+ * not pay for. */
+static void idle_time_shows_what_making_takes(void** state) {
+	struct model* model = *state;
+	char message[512];
+	struct engine* engine = engine_of(model, 0, "auto", 2);
+	struct swiftlet_options o = drafting();
+	o.draft_weights.bits = -1;
+	struct session* s = swiftlet_session_open(engine, &o, message, sizeof message);
+	assert_non_null(s);
+	open_making(engine);
+	const double made = draft_weights_job_run(engine->making, 0);
+	assert_true(made > 0 && made < 1);
+	engine->draft_weights_seconds = 1; /* a slow machine */
+	for (int i = 0; i < 50; i++)
+		budget_round(s->budget, 1, 1);
+	s->end = s->n_text + 10000;
+	cost_see_full(&engine->cost, 1, 0.010, 0);
+	plan_make_draft_weights(s);
+	assert_true(draft_weights_job_share(engine->making) == made);
+	assert_true(fabs(engine->draft_weights_steps * made - 100) < 1e-6);
+	swiftlet_session_close(s);
+	swiftlet_engine_close(engine);
+}
+
 /* A model that lies in the processor's cache gets none unless it is asked for, and nothing is said of it: one
  * of 176 KiB, where the kernel reports the sizes of caches. */
 static void small_models_get_none(void** state) {
@@ -409,6 +434,7 @@ int main(void) {
 	    cmocka_unit_test(sessions_choose),
 	    cmocka_unit_test(a_copy_joins_in_mid_text),
 	    cmocka_unit_test(a_batch_of_cheap_rows_makes_none),
+	    cmocka_unit_test(idle_time_shows_what_making_takes),
 	    cmocka_unit_test(small_models_get_none),
 	    cmocka_unit_test(drafts_repeat),
 	    cmocka_unit_test(small_weights_draft_from_channels),
