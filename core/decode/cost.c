@@ -2,9 +2,14 @@
 #include "core/decode/cost.h"
 
 #include <math.h>
+#include <stdlib.h>
 
-/* 256 rows are a prompt's chunk. */
-static const int knot_rows[COST_KNOTS] = {2, 4, 8, 16, 32, 64, 256};
+/* A session alone measures at powers of two, because its plain steps and passes of many sizes have to agree
+ * on few figures while the machine's speed swings. A batch measures each count of rows by itself: its passes
+ * hardly differ in size, and v(n) has steps where kernels begin another tile, as after eight rows. 256 rows
+ * are a prompt's chunk. */
+static const int knot_rows[COST_KNOTS] = {2,  3,  4,  5,  6,  7,  8,  9,  10, 11,
+                                          12, 13, 14, 15, 16, 17, 24, 32, 64, 256};
 /* What one row more adds before any measurement, and at least beyond all measured rows. */
 static const double first_slope = 0.02;
 /* A machine's speed swings, because others use its memory, and v(n) is a ratio. So the first few passes after
@@ -129,11 +134,15 @@ double cost_verify(const struct cost_model* cost, double rows) {
 	return below + slope * fmax(0, rows - from);
 }
 
-static int nearest_knot(int rows) {
-	int knot = 0;
-	while (knot < COST_KNOTS - 1 && 2 * rows >= knot_rows[knot] + knot_rows[knot + 1])
-		knot++;
-	return knot;
+static bool is_coarse(int knot) { return (knot_rows[knot] & (knot_rows[knot] - 1)) == 0; }
+
+/* The larger one of two that are as near. */
+static int nearest_knot(int rows, bool batch) {
+	int nearest = 0;
+	for (int i = 1; i < COST_KNOTS; i++)
+		if ((batch || is_coarse(i)) && abs(knot_rows[i] - rows) <= abs(knot_rows[nearest] - rows))
+			nearest = i;
+	return nearest;
 }
 
 /* A plain step shows what attention takes by itself, and passes right after it what their further rows add.
@@ -152,13 +161,15 @@ static bool is_well_known(const struct cost_model* cost, int knot) {
 	return cost->rows[knot].n >= KNOWN && !is_stale(cost, &cost->rows[knot]);
 }
 
-/* True if the knots on both sides were measured often enough to show the machine's speed. */
+/* True if the powers of two on both sides were measured often enough to show the machine's speed. */
 static bool is_known(const struct cost_model* cost, int rows) {
-	int above = 0;
-	while (above < COST_KNOTS - 1 && knot_rows[above] < rows)
+	int below = -1, above = 0;
+	while (above < COST_KNOTS - 1 && (knot_rows[above] < rows || !is_coarse(above))) {
+		below = is_coarse(above) ? above : below;
 		above++;
-	const bool between = knot_rows[above] != rows && above > 0;
-	return rows == 1 || (is_well_known(cost, above) && (!between || is_well_known(cost, above - 1)));
+	}
+	const bool between = knot_rows[above] != rows && below >= 0;
+	return rows == 1 || (is_well_known(cost, above) && (!between || is_well_known(cost, below)));
 }
 
 /* A pass of known cost shows the machine's speed. */
@@ -203,7 +214,7 @@ void cost_see_full(struct cost_model* cost, int rows, double seconds, double att
 	const bool fresh = since <= FRESH, known = since <= LAPSED && is_known(cost, rows);
 	if (rows == 1 || cost->speeds == 0 || (!fresh && known))
 		see_speed(cost, seconds / v);
-	struct recent* r = &cost->rows[nearest_knot(rows)];
+	struct recent* r = &cost->rows[nearest_knot(rows, since > LAPSED)];
 	const double plain = fresh ? cost->plain : cost_plain_seconds(cost);
 	if (rows > 1 && plain > 0 && (fresh || !known))
 		add_sample(cost, r, 1 + (seconds / plain - 1) * (r->rows - 1) / (rows - 1));
@@ -223,7 +234,9 @@ double cost_rest(const struct cost_model* cost, int first) {
 }
 
 bool cost_rows_seen(const struct cost_model* cost, int rows) {
-	return rows == 1 ? cost->plain_steps > 0 : cost->rows[nearest_knot(rows)].n > 0;
+	return rows == 1
+	           ? cost->plain_steps > 0
+	           : cost->rows[nearest_knot(rows, false)].n > 0 || cost->rows[nearest_knot(rows, true)].n > 0;
 }
 
 int cost_rows_known(const struct cost_model* cost) {

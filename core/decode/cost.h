@@ -1,10 +1,11 @@
 /* The costs of passes in plain steps, one-row full passes at the same context, measured as they run.
  *
  * Fading means are kept of the seconds of a plain step, of v(n), the cost of a full pass of n rows, v(1) = 1,
- * at a few row counts, and of the ratio of draft steps' costs to their shares of bytes. The bytes alone count
- * before anything was measured. (Medians of the last seven were tried in place of means. A machine that
- * swings between two speeds has no median speed: where it swings every 20 steps, drafts that are right then
- * gained 1.13 to 1.16 where means gain 1.28, tests/optimizer/test_budget.c.)
+ * at powers of two of rows and in a batch at each count, and of the ratio of draft steps' costs to their
+ * shares of bytes. The bytes alone count before anything was measured. (Medians of the last seven were tried
+ * in place of means. A machine that swings between two speeds has no median speed: where it swings every 20
+ * steps, drafts that are right then gained 1.13 to 1.16 where means gain 1.28,
+ * tests/optimizer/test_budget.c.)
  *
  * A row count that looked dear is not used, so it is not measured again. So a measurement that was not
  * repeated for 256 full passes counts only if it is less than the estimate without it. A late repetition
@@ -18,7 +19,7 @@
 
 #include "core/decode/pass_bytes.h"
 
-enum { COST_KNOTS = 7 };
+enum { COST_KNOTS = 20 };
 
 struct recent {
 	double mean, at; /* fading; the length of the text at which it holds */

@@ -189,6 +189,21 @@ static void rows_are_learned_without_plain_steps(void** state) {
 
 static void assert_near(double a, double b, double within) { assert_true(fabs(a - b) <= within); }
 
+/* Kernels begin another tile after eight rows. To eight sequences the step is what a first draft costs. */
+static void a_batch_sees_where_costs_step(void** state) {
+	(void)state;
+	struct cost_model cost = opened();
+	for (int i = 0; i < 200; i++) {
+		see(&cost, 8, 0.020, 3);
+		see(&cost, 9, 0.025, 1);
+		see(&cost, 11, 0.026, 1);
+	}
+	const double v8 = cost_verify(&cost, 8);
+	assert_near(cost_verify(&cost, 9) / v8, 1.25, 0.01);
+	assert_near(cost_verify(&cost, 10) / v8, 1.275, 0.01);
+	assert_near(cost_verify(&cost, 11) / v8, 1.3, 0.01);
+}
+
 /* Four prompts of 40 rows are the first pass; then four sequences decode together, and none alone. */
 static void prompts_do_not_say_what_a_plain_step_takes(void** state) {
 	(void)state;
@@ -410,6 +425,7 @@ int main(void) {
 	    cmocka_unit_test(a_cheap_row_count_is_not_made_dearer),
 	    cmocka_unit_test(more_rows_are_judged_by_fewer),
 	    cmocka_unit_test(rows_are_learned_without_plain_steps),
+	    cmocka_unit_test(a_batch_sees_where_costs_step),
 	    cmocka_unit_test(prompts_do_not_say_what_a_plain_step_takes),
 	    cmocka_unit_test(draft_rows_by_channel_cost_a_pass_each),
 	    cmocka_unit_test(a_variant_costs_what_its_states_do),

@@ -32,11 +32,11 @@ static void compare_costs(const struct fake* fake, int tokens, struct run* out) 
 	const struct cost_model* cost = &fake->engine.cost;
 	const double plain = pass_seconds(fake, tokens, 1);
 	out->plain_off = fabs(cost_plain_seconds(cost) / plain - 1);
-	for (int knot = 1; knot < 4; knot++) {
-		const int n = 1 << knot;
+	for (int knot = 0; cost->rows[knot].rows <= 8; knot++) {
+		const struct recent* r = &cost->rows[knot];
+		const int n = r->rows;
 		const double v = pass_seconds(fake, tokens, n) / plain;
-		if (cost->rows[knot - 1].n > 0 &&
-		    cost->passes - cost->rows[knot - 1].last <= cost->rows[knot - 1].trust)
+		if (r->n > 0 && cost->passes - r->last <= r->trust)
 			out->off = fmax(out->off, fabs(cost_verify(cost, n) / v - 1));
 	}
 }
