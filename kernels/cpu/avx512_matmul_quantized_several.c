@@ -7,6 +7,9 @@
  * are streams (matmul_direct.h): of the time that fetching the next tile takes, three rows of Q4_K, Q6_K and
  * Q8_0 take .93, .90 and .80, four 1 to .83, and eight are no faster (Cascade Lake, from memory). The sums
  * are those of avx512_matmul_quantized.c, in its order.
+ *
+ * Nothing that a block needs may be stored: a store of 64 bytes takes a Zen 4 as long as one to two products.
+ * A block's steps are unrolled for that, or compilers would store every sum at the end of each.
  */
 #include "kernels/cpu/matmul.h"
 
@@ -63,35 +66,29 @@ INLINED void fetch_small(const struct rows* rows, size_t bytes, int64_t b, bool 
 	}
 }
 
-/* Packed columns: 32 of small blocks, 64 of others; their further bits. */
-struct packed {
-	ints low[8], high[8];
+/* The compiler adds to x here and now: left to itself it forms the products of several groups first, and
+ * stores them. */
+#define KEPT_VECTOR(x) __asm__("" : "+v"(x))
+
+/* The addresses of activation rows at a block. Their scales, sums and starts are addressed from there, too.
+ */
+struct places {
+	const uint8_t* row[SEVERAL];
 };
 
-INLINED void eight(const struct rows* rows, size_t at, ints out[8]) {
-	columns(rows, at, out);
-	columns(rows, at + 16, out + 4);
-}
-
-INLINED void move_down(ints v[8], int bits) {
-	UNROLLED for (int c = 0; c < 8; c++) v[c] = ints_right(v[c], bits);
+/* The compiler adds a column to each address in the instruction that loads. Left to itself, it computes the
+ * sums of columns and multiples of `one` ahead of the loop, and they fill the registers. */
+INLINED struct places places_of(int n, const struct columns_of_rows* columns) {
+	struct places at;
+	UNROLLED for (int i = 0; i < n; i++) {
+		at.row[i] = row_at(columns, i);
+		if (i >= 5)
+			KEPT(at.row[i]);
+	}
+	return at;
 }
 
 INLINED bool two_bits(enum dtype type) { return type == DTYPE_Q2_K || type == DTYPE_Q3_K; }
-
-/* Columns 4c… of share `share` of 32 of a step of a block of 256, a byte each */
-INLINED ints taken(enum dtype type, const struct packed* p, int share, int c) {
-	if (two_bits(type)) {
-		const ints two = low_bits(p->low[c], share * 2, 3);
-		return type == DTYPE_Q3_K ? ints_or(two, moved_bits(p->high[c], share, 2, 4)) : two;
-	}
-	const ints low = low_bits(p->low[c], share * 4, 15);
-	if (type == DTYPE_Q5_K)
-		return ints_or(low, moved_bits(p->high[c], share, 4, 16));
-	if (type == DTYPE_Q6_K)
-		return ints_or(low, moved_bits(p->high[c], share * 4, 4, 0x30));
-	return low;
-}
 
 /* ---- blocks of 32 ---------------------------------------------------------------------------- */
 
@@ -132,58 +129,116 @@ INLINED ints small_columns(enum dtype type, const struct small* w, int c) {
 	return high_at(type) ? with_fifth_bits(low, w->high, c) : low;
 }
 
-INLINED void small_tile(enum dtype type, int n, bool interleaved, struct several* job) {
-	const bool far = job->far;
-	const size_t bytes = dtype_bytes_of(type), stride = job->layout->bytes;
+INLINED void small_tile(enum dtype type, int n, bool interleaved, const struct several* job) {
+	static const float nothing_yet[SEVERAL * LANES];
 	const bool minimum = dtype_has_min(type);
-	struct columns_of_rows q = rows_from(job->x, stride);
+	int far = job->far;
+	const size_t bytes = dtype_bytes_of(type), apart = interleaved ? LANES * bytes : bytes;
+	const int64_t blocks = job->cols / 32;
+	float* const slots = job->sum;
 	struct rows w = {.at = job->w.at, .stride = job->w.stride, .interleaved = interleaved};
-	const size_t apart = interleaved ? LANES * bytes : bytes;
-	for (int64_t b = 0; b < job->cols / 32; b++, w.at += apart, advance(&q, 32)) {
+	struct columns_of_rows q = rows_from(job->x, job->layout->bytes);
+	ptrdiff_t d_at = (ptrdiff_t)job->layout->d, behind_at = (ptrdiff_t)job->layout->sums;
+	for (int64_t b = 0; b < blocks; b++, w.at += apart, advance(&q, 32)) {
+		const struct places at = places_of(n, &q);
 		struct small block;
 		ints sums[SEVERAL];
-		if (w.interleaved)
+		KEPT(far);
+		if (interleaved)
 			fetch_stream(&w, bytes, 0, 1, far);
 		else
 			fetch_small(&w, bytes, b, far);
 		take_small(type, &block, &w);
-		const uint8_t *d = job->x + job->layout->d + b * 4, *behind = job->x + job->layout->sums + b * 4;
-		UNROLLED for (int i = 0; i < n; i++) sums[i] =
-		    minimum ? ints_set(0) : to_all(behind + (size_t)i * stride);
+		UNROLLED for (int i = 0; i < n; i++) sums[i] = minimum ? ints_set(0) : to_all(at.row[i] + behind_at);
 		UNROLLED for (int c = 0; c < 8; c++) {
 			const ints four = small_columns(type, &block, c);
-			UNROLLED for (int i = 0; i < n; i++) sums[i] = dot_four(sums[i], four, row_at(&q, i) + c * 4);
+			UNROLLED for (int i = 0; i < n; i++) sums[i] = dot_four(sums[i], four, at.row[i] + c * 4);
 		}
-		float* to = job->sum + b % SLOTS * SEVERAL * LANES;
-		UNROLLED for (int i = 0; i < n; i++, to += LANES) {
-			const floats both = _mm512_mul_ps(block.d, float_to_all(d + (size_t)i * stride));
-			const floats before = b < SLOTS ? _mm512_setzero_ps() : _mm512_load_ps(to);
-			floats sum = _mm512_fmadd_ps(floats_from_ints(sums[i]), both, before);
+		float* to = slots + b % SLOTS * SEVERAL * LANES;
+		const float* before = b < SLOTS ? nothing_yet : to;
+		UNROLLED for (int i = 0; i < n; i++) {
+			const floats both = _mm512_mul_ps(block.d, float_to_all(at.row[i] + d_at));
+			floats sum =
+			    _mm512_fmadd_ps(floats_from_ints(sums[i]), both, _mm512_loadu_ps(before + i * LANES));
 			if (minimum)
-				sum = _mm512_fmadd_ps(block.m, float_to_all(behind + (size_t)i * stride), sum);
-			_mm512_store_ps(to, sum);
+				sum = _mm512_fmadd_ps(block.m, float_to_all(at.row[i] + behind_at), sum);
+			_mm512_store_ps(to + i * LANES, sum);
 		}
+		d_at -= 32 - 4;
+		behind_at -= 32 - 4;
 	}
 }
 
 /* ---- blocks of 256 --------------------------------------------------------------------------- */
 
-/* A step's 64 columns; bits that serve more steps are taken by the first and move down. */
+/* A step's 64 columns, packed, and their further bits. Interleaved rows have them in memory as they are used,
+ * and leave this alone. */
+struct packed {
+	ints low[8], high[8];
+};
+
+INLINED void eight(const struct rows* rows, size_t at, ints out[8]) {
+	columns(rows, at, out);
+	columns(rows, at + 16, out + 4);
+}
+
+INLINED void move_down(ints v[8], int bits) {
+	UNROLLED for (int c = 0; c < 8; c++) v[c] = ints_right(v[c], bits);
+}
+
+INLINED bool has_high(enum dtype type) {
+	return type == DTYPE_Q3_K || type == DTYPE_Q5_K || type == DTYPE_Q6_K;
+}
+
+/* Where a step's packed columns stand in a block, and where their further bits */
+INLINED size_t low_at(enum dtype type, int step) {
+	const size_t first = type == DTYPE_Q5_K ? 48 : type == DTYPE_Q3_K ? 32 : type == DTYPE_Q6_K ? 0 : 16;
+	return first + (size_t)(two_bits(type) ? step / 2 : step) * 32;
+}
+INLINED size_t high_at_step(enum dtype type, int step) {
+	return type == DTYPE_Q6_K ? 128 + (size_t)(step / 2) * 32 : type == DTYPE_Q5_K ? 16 : 0;
+}
+
+/* How far a step's bits stand above the first step's that shares their bytes */
+INLINED int low_moved(enum dtype type, int step) { return two_bits(type) ? step % 2 * 4 : 0; }
+INLINED int high_moved(enum dtype type, int step) { return type == DTYPE_Q6_K ? step % 2 * 2 : step * 2; }
+
+/* The bits move down from step to step. */
 INLINED void take_packed(enum dtype type, struct packed* p, int step, const struct rows* w) {
-	const bool first = step % (type == DTYPE_Q6_K ? 2 : 4) == 0;
-	const size_t low_at = type == DTYPE_Q5_K ? 48 : type == DTYPE_Q3_K ? 32 : type == DTYPE_Q6_K ? 0 : 16;
-	if (!two_bits(type))
-		eight(w, low_at + (size_t)step * 32, p->low);
-	else if (step % 2 == 0)
-		eight(w, low_at + (size_t)step * 16, p->low);
-	else
+	if (low_moved(type, step))
 		move_down(p->low, 4);
-	if (type == DTYPE_Q4_K || type == DTYPE_Q2_K)
-		return;
-	if (first)
-		eight(w, type == DTYPE_Q6_K ? 128 + (size_t)step * 16 : type == DTYPE_Q5_K ? 16 : 0, p->high);
 	else
+		eight(w, low_at(type, step), p->low);
+	if (!has_high(type))
+		return;
+	if (high_moved(type, step))
 		move_down(p->high, 2);
+	else
+		eight(w, high_at_step(type, step), p->high);
+}
+
+/* Columns 4c… of share `share` of 32 of a step of a block of 256, a byte each. Interleaved rows are loaded
+ * anew for each use: kept, they would drive sums out of the registers. */
+INLINED ints taken(enum dtype type, const struct rows* w, const struct packed* p, int step, int share,
+                   int c) {
+	const size_t word = (size_t)c * 4;
+	ints low, high = ints_set(0);
+	int low_from = share * (two_bits(type) ? 2 : 4), high_from = share * (type == DTYPE_Q6_K ? 4 : 1);
+	if (w->interleaved) {
+		low = ints_load_anywhere(w->at + LANES * (low_at(type, step) + word));
+		low_from += low_moved(type, step);
+		if (has_high(type))
+			high = ints_load_anywhere(w->at + LANES * (high_at_step(type, step) + word));
+		high_from += high_moved(type, step);
+	} else {
+		low = p->low[c];
+		high = p->high[c];
+	}
+	low = low_bits(low, low_from, two_bits(type) ? 3 : 15);
+	if (!has_high(type))
+		return low;
+	const int to = type == DTYPE_Q3_K ? 2 : 4, mask = type == DTYPE_Q6_K ? 0x30 : 1 << to;
+	return ints_or(low, moved_bits(high, high_from, to, mask));
 }
 
 /* A block's products with each row times their groups' scales. Of Q4_K they are added up in floats, low and
@@ -193,19 +248,16 @@ INLINED void take_packed(enum dtype type, struct packed* p, int step, const stru
  * large, and their scales are a sixteenth. */
 struct block_sums {
 	ints whole[SEVERAL];
-	floats half[2][SEVERAL], factor[8];
+	floats half[2][SEVERAL];
 };
 
 INLINED bool sums_in_floats(enum dtype type) { return type == DTYPE_Q4_K; }
 
-INLINED void start_sums(enum dtype type, int n, struct block_sums* sums, const struct header* header) {
+INLINED void start_sums(int n, struct block_sums* sums) {
 	UNROLLED for (int i = 0; i < n; i++) {
 		sums->whole[i] = ints_set(0);
 		sums->half[0][i] = sums->half[1][i] = floats_zero();
 	}
-	if (sums_in_floats(type))
-		UNROLLED for (int g = 0; g < 8; g++) sums->factor[g] =
-		    floats_mul(floats_from_ints(header->scale[g]), _mm512_set1_ps(g % 2 ? 1.0f / 16 : 1));
 }
 
 /* A block's whole sum with row i */
@@ -214,54 +266,72 @@ INLINED floats sum_of_block(enum dtype type, const struct block_sums* sums, int 
 	                            : floats_from_ints(sums->whole[i]);
 }
 
-/* Adds the products of 32 columns of nibbles, of one group */
-INLINED void nibble_share(int n, int share, const struct packed* p, floats factor,
-                          const struct columns_of_rows* q, struct block_sums* sums) {
+/* Columns 4c… of a share of a step of Q4_K, in the half of a byte where they are stored */
+INLINED ints nibbles(const struct rows* w, const struct packed* p, int step, int share, int c) {
+	const ints both = w->interleaved
+	                      ? ints_load_anywhere(w->at + LANES * (low_at(DTYPE_Q4_K, step) + (size_t)c * 4))
+	                      : p->low[c];
+	return ints_and(both, ints_bytes(share ? 0xf0 : 15));
+}
+
+/* Adds the products of the 32 columns of a share of a step of Q4_K, which are a group. */
+INLINED void nibble_share(int n, int step, int share, const struct rows* w, const struct packed* p,
+                          const struct header* header, const struct columns_of_rows* q, int column,
+                          struct block_sums* sums) {
 	ints one[SEVERAL];
+	const struct places at = places_of(n, q);
 	UNROLLED for (int i = 0; i < n; i++) one[i] = ints_set(0);
 	UNROLLED for (int c = 0; c < 8; c++) {
-		const ints four = ints_and(p->low[c], ints_bytes(share ? 0xf0 : 15));
-		UNROLLED for (int i = 0; i < n; i++) one[i] = dot_four(one[i], four, row_at(q, i) + c * 4);
+		const ints four = nibbles(w, p, step, share, c);
+		UNROLLED for (int i = 0; i < n; i++) one[i] = dot_four(one[i], four, at.row[i] + column + c * 4);
 	}
+	const floats scale = floats_from_ints(scale_of(DTYPE_Q4_K, header, column / 32));
+	const floats factor = floats_mul(scale, _mm512_set1_ps(share ? 1.0f / 16 : 1));
 	UNROLLED for (int i = 0; i < n; i++) sums->half[share][i] =
 	    floats_fma(floats_from_ints(one[i]), factor, sums->half[share][i]);
 }
 
-/* Adds the products of 32 columns of a step, whose groups have these scales */
-INLINED void super_share(enum dtype type, int n, int share, const struct packed* p, const ints scale[],
-                         const struct columns_of_rows* q, const uint8_t* starts, size_t stride,
-                         struct block_sums* sums) {
+/* Adds the products of the 32 columns from `column` on, which are share `share` of a step. */
+INLINED void super_share(enum dtype type, int n, int step, int share, const struct rows* w,
+                         const struct packed* p, const struct header* header, const struct columns_of_rows* q,
+                         ptrdiff_t starts, int column, struct block_sums* sums) {
 	const int group = group_of(type), groups = 32 / group;
+	const struct places at = places_of(n, q);
+	struct rows again = *w;
+	KEPT(starts);
 	UNROLLED for (int g = 0; g < groups; g++) {
 		ints one[SEVERAL];
+		KEPT(again.at);
 		UNROLLED for (int i = 0; i < n; i++) one[i] =
-		    group_offset(type) ? to_all(starts + (size_t)i * stride + g * 4) : ints_set(0);
+		    group_offset(type) ? to_all(at.row[i] + starts + (column / 16 + g) * 4) : ints_set(0);
 		UNROLLED for (int c = g * group / 4; c < (g + 1) * group / 4; c++) {
-			const ints four = taken(type, p, share, c);
-			UNROLLED for (int i = 0; i < n; i++) one[i] = dot_four(one[i], four, row_at(q, i) + c * 4);
+			const ints four = taken(type, &again, p, step, share, c);
+			UNROLLED for (int i = 0; i < n; i++) one[i] = dot_four(one[i], four, at.row[i] + column + c * 4);
 		}
-		UNROLLED for (int i = 0; i < n; i++) sums->whole[i] =
-		    _mm512_add_epi32(sums->whole[i], _mm512_mullo_epi32(one[i], scale[g]));
+		const ints scale = scale_of(type, header, column / group + g);
+		UNROLLED for (int i = 0; i < n; i++) {
+			sums->whole[i] = _mm512_add_epi32(sums->whole[i], _mm512_mullo_epi32(one[i], scale));
+			KEPT_VECTOR(sums->whole[i]);
+		}
 	}
 }
 
-/* Block b's whole sums meet its scales and minima. */
-INLINED void super_end(enum dtype type, int n, int64_t b, const struct several* job, const struct header* h,
-                       const struct block_sums* sums) {
-	const size_t stride = job->layout->bytes;
+/* A block's whole sums meet its scales and minima, d and behind, and join those `before`. */
+INLINED void super_end(enum dtype type, int n, const struct header* h, const struct block_sums* sums,
+                       const struct columns_of_rows* q, ptrdiff_t d, ptrdiff_t behind, const float* before,
+                       float* to) {
 	const int pairs = 128 / group_of(type);
-	const uint8_t *d = job->x + job->layout->d + b * 4, *behind = job->x + job->layout->sums + b * pairs * 4;
-	float* to = job->sum + b % SUPER_SLOTS * SEVERAL * LANES;
-	UNROLLED for (int i = 0; i < n; i++, to += LANES) {
+	const struct places at = places_of(n, q);
+	UNROLLED for (int i = 0; i < n; i++) {
 		floats product = _mm512_mul_ps(h->d, sum_of_block(type, sums, i));
 		if (!group_offset(type)) {
 			ints less = ints_set(0);
 			UNROLLED for (int p = 0; p < pairs; p++) less =
-			    _mm512_dpwssd_epi32(less, h->min[p], to_all(behind + (size_t)i * stride + p * 4));
+			    _mm512_dpwssd_epi32(less, minima_of(h, p), to_all(at.row[i] + behind + p * 4));
 			product = _mm512_fmadd_ps(h->less, floats_from_ints(less), product);
 		}
-		const floats before = b < SUPER_SLOTS ? _mm512_setzero_ps() : _mm512_load_ps(to);
-		_mm512_store_ps(to, _mm512_fmadd_ps(float_to_all(d + (size_t)i * stride), product, before));
+		_mm512_store_ps(to + i * LANES, _mm512_fmadd_ps(float_to_all(at.row[i] + d), product,
+		                                                _mm512_loadu_ps(before + i * LANES)));
 	}
 }
 
@@ -270,48 +340,59 @@ INLINED int first_column(enum dtype type, int step, int share) {
 	return type == DTYPE_Q6_K ? step / 2 * 128 + step % 2 * 32 + share * 64 : step * 64 + share * 32;
 }
 
-INLINED void super_tile(enum dtype type, int n, bool interleaved, struct several* job) {
-	const bool far = job->far;
-	const size_t bytes = dtype_bytes_of(type), stride = job->layout->bytes;
+INLINED void super_tile(enum dtype type, int n, bool interleaved, const struct several* job) {
+	static const float nothing_yet[SEVERAL * LANES];
+	int far = job->far;
+	const size_t bytes = dtype_bytes_of(type), apart = interleaved ? LANES * bytes : bytes;
+	const int64_t blocks = job->cols / 256;
+	const int pair_bytes = 128 / group_of(type) * 4;
+	float* const slots = job->sum;
 	struct rows w = {.at = job->w.at, .stride = job->w.stride, .interleaved = interleaved};
-	const size_t apart = interleaved ? LANES * bytes : bytes;
-	for (int64_t b = 0; b < job->cols / 256; b++, w.at += apart) {
+	struct columns_of_rows q = rows_from(job->x, job->layout->bytes);
+	ptrdiff_t d_at = (ptrdiff_t)job->layout->d, behind_at = (ptrdiff_t)job->layout->sums,
+	          starts_at = (ptrdiff_t)job->layout->starts;
+	for (int64_t b = 0; b < blocks; b++, w.at += apart, advance(&q, 256)) {
 		struct header header;
-		header.kept_scale = NULL;
-		header.kept_min = NULL;
-		struct packed packed = {0};
+		struct packed packed;
 		struct block_sums sums;
 		take_header(type, &header, &w);
-		start_sums(type, n, &sums, &header);
-		for (int step = 0; step < 4; step++) {
-			if (w.interleaved)
+		start_sums(n, &sums);
+		UNROLLED for (int step = 0; step < 4; step++) {
+			KEPT(far); /* or all that follows would be compiled for both */
+			if (interleaved)
 				fetch_stream(&w, bytes, (size_t)step, 4, far);
-			else
+			else {
 				fetch_fourth(&w, (size_t)step, bytes, far);
-			take_packed(type, &packed, step, &w);
+				take_packed(type, &packed, step, &w);
+			}
 			UNROLLED for (int share = 0; share < 2; share++) {
-				const int column = first_column(type, step, share), group = column / group_of(type);
-				const struct columns_of_rows q = rows_from(job->x + b * 256 + column, stride);
-				const uint8_t* starts = job->x + job->layout->starts + (b * 256 + column) / 16 * 4;
+				const int column = first_column(type, step, share);
 				if (sums_in_floats(type))
-					nibble_share(n, share, &packed, sums.factor[group], &q, &sums);
+					nibble_share(n, step, share, &w, &packed, &header, &q, column, &sums);
 				else
-					super_share(type, n, share, &packed, header.scale + group, &q, starts, stride, &sums);
+					super_share(type, n, step, share, &w, &packed, &header, &q, starts_at, column, &sums);
 			}
 		}
-		super_end(type, n, b, job, &header, &sums);
+		int64_t block_now = b;
+		KEPT(block_now); /* or the loop would be split, and compiled twice */
+		float* to = slots + block_now % SUPER_SLOTS * SEVERAL * LANES;
+		super_end(type, n, &header, &sums, &q, d_at, behind_at, block_now < SUPER_SLOTS ? nothing_yet : to,
+		          to);
+		d_at -= 256 - 4;
+		behind_at -= 256 - pair_bytes;
+		starts_at -= 256 - 64;
 	}
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-typedef void several_function(struct several* job);
+typedef void several_function(const struct several* job);
 
 #define TILE(n, type)                                                                                        \
-	static __attribute__((noinline)) void tile_##type##_##n(struct several* job) {                           \
+	static __attribute__((noinline)) void tile_##type##_##n(const struct several* job) {                     \
 		(small_blocks(type) ? small_tile : super_tile)(type, n, false, job);                                 \
 	}                                                                                                        \
-	static __attribute__((noinline)) void stream_##type##_##n(struct several* job) {                         \
+	static __attribute__((noinline)) void stream_##type##_##n(const struct several* job) {                   \
 		(small_blocks(type) ? small_tile : super_tile)(type, n, true, job);                                  \
 	}
 #define TILES_OF(type) UP_TO_8(TILE, type)

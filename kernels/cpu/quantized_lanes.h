@@ -119,36 +119,25 @@ INLINED void advance(struct columns_of_rows* x, int bytes) {
 
 /* ---- what stands beside a block's 256 columns ------------------------------------------------- */
 
+/* Scales, and minima, of four groups each, a byte a group. They are taken apart where they are used: apart, a
+ * block's would fill the registers. */
 struct header {
-	/* where scales of groups, and minima of two groups each in 16 bits, are kept as they are found; or NULL:
-	 */
-	int32_t (*kept_scale)[LANES];
-	int16_t (*kept_min)[LANES * 2];
-	ints scale[16], min[8];
+	ints scale[4], min[4];
 	floats d, less; /* less: -dmin */
 };
 
-/* Scales of groups 4j…4j + 3, a byte each */
-INLINED void put_scales(struct header* out, int group, ints scales, bool signs, int offset) {
-	UNROLLED for (int g = 0; g < 4; g++) {
-		const ints scale = signs ? ints_right_signed(ints_left(scales, 24 - 8 * g), 24) : byte_of(scales, g);
-		const ints whole = offset ? ints_sub(scale, ints_set(offset)) : scale;
-		if (out->kept_scale)
-			ints_store(out->kept_scale[group + g], ints_scale(whole));
-		else
-			out->scale[group + g] = whole;
-	}
+/* Group g's scale */
+INLINED ints scale_of(enum dtype type, const struct header* header, int g) {
+	const ints four = header->scale[g / 4];
+	if (type == DTYPE_Q6_K)
+		return ints_right_signed(ints_left(four, 24 - g % 4 * 8), 24);
+	const ints scale = byte_of(four, g % 4);
+	return type == DTYPE_Q3_K ? ints_sub(scale, ints_set(32)) : scale;
 }
 
-/* Likewise minima */
-INLINED void put_minima(struct header* out, int group, ints minima) {
-	UNROLLED for (int p = 0; p < 2; p++) {
-		const ints two = two_bytes(minima, 2 * p, 2 * p + 1);
-		if (out->kept_min)
-			ints_store(out->kept_min[group / 2 + p], two);
-		else
-			out->min[group / 2 + p] = two;
-	}
+/* Minima of groups 2p and 2p + 1, in 16 bits each */
+INLINED ints minima_of(const struct header* header, int p) {
+	return two_bytes(header->min[p / 2], p % 2 * 2, p % 2 * 2 + 1);
 }
 
 /* d and dmin, of which each lane holds the halves */
@@ -163,18 +152,18 @@ INLINED void k4_header(struct header* out, const struct rows* rows) {
 	columns(rows, 0, head);
 	put_d_dmin(out, head[0]);
 	const ints more_scales = moved_bits(head[1], 6, 4, 0x30), more_minima = moved_bits(head[2], 6, 4, 0x30);
-	put_scales(out, 0, low_bits(head[1], 0, 63), false, 0);
-	put_minima(out, 0, low_bits(head[2], 0, 63));
-	put_scales(out, 4, ints_or(low_bits(head[3], 0, 15), more_scales), false, 0);
-	put_minima(out, 4, ints_or(low_bits(head[3], 4, 15), more_minima));
+	out->scale[0] = low_bits(head[1], 0, 63);
+	out->min[0] = low_bits(head[2], 0, 63);
+	out->scale[1] = ints_or(low_bits(head[3], 0, 15), more_scales);
+	out->min[1] = ints_or(low_bits(head[3], 4, 15), more_minima);
 }
 
 INLINED void q2_k_header(struct header* out, const struct rows* rows) {
 	ints packed[4];
 	columns(rows, 0, packed);
 	UNROLLED for (int j = 0; j < 4; j++) {
-		put_scales(out, j * 4, low_bits(packed[j], 0, 15), false, 0);
-		put_minima(out, j * 4, low_bits(packed[j], 4, 15));
+		out->scale[j] = low_bits(packed[j], 0, 15);
+		out->min[j] = low_bits(packed[j], 4, 15);
 	}
 	put_d_dmin(out, words(rows, 68, 3));
 }
@@ -195,14 +184,12 @@ INLINED void q3_k_header(struct header* out, const struct rows* rows) {
 	UNROLLED for (int j = 0; j < 4; j++) {
 		const ints low = low_bits(packed[j % 2], j / 2 * 4, 15);
 		const ints high = moved_bits(packed[2], j * 2, 4, 0x30);
-		put_scales(out, j * 4, ints_or(low, high), false, 32);
+		out->scale[j] = ints_or(low, high);
 	}
 }
 
 INLINED void q6_k_header(struct header* out, const struct rows* rows) {
-	ints scales[4];
-	columns(rows, 192, scales);
-	UNROLLED for (int j = 0; j < 4; j++) put_scales(out, j * 4, scales[j], true, 0);
+	columns(rows, 192, out->scale);
 	out->d = rows->interleaved ? floats_load_halves(rows->at + LANES * 208)
 	                           : floats_from_halves(ints_right(words(rows, 194, 3), 16));
 }

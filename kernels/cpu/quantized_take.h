@@ -126,14 +126,17 @@ INLINED void take_iq4_xs(const struct use* u, size_t block, const struct rows* r
 
 /* Scales and minima of a block of 256, which a tile keeps in any case */
 INLINED void keep_header(enum dtype type, struct tile* out, size_t block, const struct rows* rows) {
-	const size_t groups = 256 / (size_t)group_of(type);
+	const int groups = 256 / group_of(type);
 	struct header header;
-	header.kept_scale = out->scale + block * groups;
-	header.kept_min = out->min + block * groups / 2;
 	take_header(type, &header, rows);
 	floats_store(out->d[block], header.d);
-	if (!group_offset(type))
-		floats_store(out->m[block], header.less);
+	UNROLLED for (int g = 0; g < groups; g++)
+	    ints_store(out->scale[block * (size_t)groups + (size_t)g], ints_scale(scale_of(type, &header, g)));
+	if (group_offset(type))
+		return;
+	floats_store(out->m[block], header.less);
+	UNROLLED for (int p = 0; p < groups / 2; p++)
+	    ints_store(out->min[block * (size_t)groups / 2 + (size_t)p], minima_of(&header, p));
 }
 
 INLINED void take_k4(enum dtype type, const struct use* u, size_t block, const struct rows* rows) {
