@@ -8,8 +8,8 @@
  * Q8_0 take .93, .90 and .80, four 1 to .83, and eight are no faster (Cascade Lake, from memory). The sums
  * are those of avx512_matmul_quantized.c, in its order.
  *
- * Nothing that a block needs may be stored: a store of 64 bytes takes a Zen 4 as long as one to two products.
- * A block's steps are unrolled for that, or compilers would store every sum at the end of each.
+ * The sums of a block stay in registers: a store of 64 bytes takes a Zen 4 as long as one to two products.
+ * Therefore the steps of a block are unrolled. In a loop, GCC 12 stores every sum at the end of each step.
  */
 #include "kernels/cpu/matmul.h"
 
@@ -340,6 +340,26 @@ INLINED int first_column(enum dtype type, int step, int share) {
 	return type == DTYPE_Q6_K ? step / 2 * 128 + step % 2 * 32 + share * 64 : step * 64 + share * 32;
 }
 
+/* Adds the products of a step's 64 columns. */
+INLINED void super_step(enum dtype type, int n, int step, bool interleaved, int far, size_t bytes,
+                        const struct rows* w, struct packed* packed, const struct header* header,
+                        const struct columns_of_rows* q, ptrdiff_t starts_at, struct block_sums* sums) {
+	KEPT(far); /* or all that follows would be compiled for both */
+	if (interleaved)
+		fetch_stream(w, bytes, (size_t)step, 4, far);
+	else {
+		fetch_fourth(w, (size_t)step, bytes, far);
+		take_packed(type, packed, step, w);
+	}
+	UNROLLED for (int share = 0; share < 2; share++) {
+		const int column = first_column(type, step, share);
+		if (sums_in_floats(type))
+			nibble_share(n, step, share, w, packed, header, q, column, sums);
+		else
+			super_share(type, n, step, share, w, packed, header, q, starts_at, column, sums);
+	}
+}
+
 INLINED void super_tile(enum dtype type, int n, bool interleaved, const struct several* job) {
 	static const float nothing_yet[SEVERAL * LANES];
 	int far = job->far;
@@ -353,26 +373,17 @@ INLINED void super_tile(enum dtype type, int n, bool interleaved, const struct s
 	          starts_at = (ptrdiff_t)job->layout->starts;
 	for (int64_t b = 0; b < blocks; b++, w.at += apart, advance(&q, 256)) {
 		struct header header;
-		struct packed packed;
+		struct packed packed = {0};
 		struct block_sums sums;
 		take_header(type, &header, &w);
 		start_sums(n, &sums);
-		UNROLLED for (int step = 0; step < 4; step++) {
-			KEPT(far); /* or all that follows would be compiled for both */
-			if (interleaved)
-				fetch_stream(&w, bytes, (size_t)step, 4, far);
-			else {
-				fetch_fourth(&w, (size_t)step, bytes, far);
-				take_packed(type, &packed, step, &w);
-			}
-			UNROLLED for (int share = 0; share < 2; share++) {
-				const int column = first_column(type, step, share);
-				if (sums_in_floats(type))
-					nibble_share(n, step, share, &w, &packed, &header, &q, column, &sums);
-				else
-					super_share(type, n, step, share, &w, &packed, &header, &q, starts_at, column, &sums);
-			}
-		}
+		if (n == 1) /* it waits for memory, and in a loop Q6_K's takes .9 of the time */
+			for (int step = 0; step < 4; step++)
+				super_step(type, n, step, interleaved, far, bytes, &w, &packed, &header, &q, starts_at,
+				           &sums);
+		else
+			UNROLLED for (int step = 0; step < 4; step++) super_step(
+			    type, n, step, interleaved, far, bytes, &w, &packed, &header, &q, starts_at, &sums);
 		int64_t block_now = b;
 		KEPT(block_now); /* or the loop would be split, and compiled twice */
 		float* to = slots + block_now % SUPER_SLOTS * SEVERAL * LANES;
