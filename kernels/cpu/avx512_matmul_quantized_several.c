@@ -70,8 +70,7 @@ INLINED void fetch_small(const struct rows* rows, size_t bytes, int64_t b, bool 
  * stores them. */
 #define KEPT_VECTOR(x) __asm__("" : "+v"(x))
 
-/* The addresses of activation rows at a block. Their scales, sums and starts are addressed from there, too.
- */
+/* The addresses of activation rows at a block, from which their scales, sums and starts are addressed, too */
 struct places {
 	const uint8_t* row[SEVERAL];
 };
@@ -143,7 +142,7 @@ INLINED void small_tile(enum dtype type, int n, bool interleaved, const struct s
 		const struct places at = places_of(n, &q);
 		struct small block;
 		ints sums[SEVERAL];
-		KEPT(far);
+		KEPT(far); /* or the loop would be compiled for both */
 		if (interleaved)
 			fetch_stream(&w, bytes, 0, 1, far);
 		else
@@ -377,7 +376,7 @@ INLINED void super_tile(enum dtype type, int n, bool interleaved, const struct s
 		struct block_sums sums;
 		take_header(type, &header, &w);
 		start_sums(n, &sums);
-		if (n == 1) /* it waits for memory, and in a loop Q6_K's takes .9 of the time */
+		if (n == 1) /* it waits for memory, and is not faster unrolled; Q6_K takes .9 of the time in a loop */
 			for (int step = 0; step < 4; step++)
 				super_step(type, n, step, interleaved, far, bytes, &w, &packed, &header, &q, starts_at,
 				           &sums);

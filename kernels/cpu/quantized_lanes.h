@@ -119,8 +119,8 @@ INLINED void advance(struct columns_of_rows* x, int bytes) {
 
 /* ---- what stands beside a block's 256 columns ------------------------------------------------- */
 
-/* Scales, and minima, of four groups each, a byte a group. They are taken apart where they are used: apart, a
- * block's would fill the registers. */
+/* Scales and minima, a byte a group, four groups a vector. scale_of and minima_of widen them where they are
+ * used, because a whole block's would fill the registers. */
 struct header {
 	ints scale[4], min[4];
 	floats d, less; /* less: -dmin */
