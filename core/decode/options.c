@@ -113,8 +113,8 @@ const struct option option_table[] = {
      "auto", NULL},
     {"interleave", 0, false, TAKES_CHOICE, AT(engine.interleave), 0, 0, "auto=-1 on=1 off=0", NULL,
      "keep a copy of quantized weights in memory in the order that the\nprocessor multiplies them: the same "
-     "bits, and passes of several\nrows take about .8 of the time; auto does so where it fits\n(CPU, "
-     "AVX-512)",
+     "bits, and passes of several\nrows take about .8 of the time; auto does so where it fits\n(CPU with "
+     "AVX2)",
      "auto", NULL},
 
     HEADING_ROW("Sampling"),

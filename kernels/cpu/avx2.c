@@ -98,10 +98,11 @@ static uint64_t read_memory(const void* memory, size_t bytes) {
 	return out[0] ^ out[1] ^ out[2] ^ out[3];
 }
 
-const struct cpu_kernels cpu_avx2 =
-    CPU_KERNELS("avx2", avx2_prepare, avx2_matmul, NULL, reference_column_keep, avx2_column_product);
+const struct cpu_kernels cpu_avx2 = CPU_KERNELS("avx2", avx2_prepare, avx2_matmul, avx2_interleaves,
+                                                reference_column_keep, avx2_column_product);
 /* AVX-VNNI serves the products alone. */
-const struct cpu_kernels cpu_avxvnni = CPU_KERNELS("avx-vnni", avx2_prepare, avxvnni_matmul, NULL,
-                                                   reference_column_keep, avxvnni_column_product);
+const struct cpu_kernels cpu_avxvnni =
+    CPU_KERNELS("avx-vnni", avx2_prepare, avxvnni_matmul, avxvnni_interleaves, reference_column_keep,
+                avxvnni_column_product);
 
 #endif

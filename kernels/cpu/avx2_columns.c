@@ -10,7 +10,9 @@
 #define COLUMN_NARROW 8
 #define COLUMN_WHOLE 0
 INLINED ints codes_dot(ints sum, ints codes, ints q) {
-	return _mm256_add_epi16(sum, _mm256_maddubs_epi16(codes, q));
+	sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(codes, q));
+	IN_ORDER(sum);
+	return sum;
 }
 INLINED ints codes_widen(ints sum, ints narrow) {
 	return ints_add(sum, _mm256_madd_epi16(narrow, _mm256_set1_epi16(1)));

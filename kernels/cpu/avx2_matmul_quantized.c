@@ -19,7 +19,9 @@ static inline ints ints_two_products(ints sum, ints a, ints b) {
 	return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
 }
 static inline ints ints_scaled(ints sum, ints products, ints scale) {
-	return ints_two_products(sum, products, scale);
+	sum = ints_two_products(sum, products, scale);
+	IN_ORDER(sum);
+	return sum;
 }
 static inline ints dot_four(ints sum, ints w, const void* x) {
 	sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, to_all(x)));
@@ -40,6 +42,8 @@ static inline ints dot_four_signed(ints sum, ints w, const void* x) {
 #include "kernels/cpu/matmul_direct.h"
 
 #include "kernels/cpu/matmul_interleaved.h"
+
+bool avx2_interleaves(enum dtype type) { return has_interleaved(type); }
 
 QUANTIZED_MATMUL(avx2, direct_matmul)
 #endif

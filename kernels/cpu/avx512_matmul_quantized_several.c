@@ -87,8 +87,6 @@ INLINED struct places places_of(int n, const struct columns_of_rows* columns) {
 	return at;
 }
 
-INLINED bool two_bits(enum dtype type) { return type == DTYPE_Q2_K || type == DTYPE_Q3_K; }
-
 /* ---- blocks of 32 ---------------------------------------------------------------------------- */
 
 /* A block of 32 of each row, and its scale and minimum; Q8_0's columns are eight vectors, others' four. */
@@ -99,7 +97,7 @@ struct small {
 
 INLINED void take_small(enum dtype type, struct small* out, const struct rows* w) {
 	if (w->interleaved && !dtype_has_min(type)) {
-		out->d = floats_load_halves(w->at);
+		out->d = half_floats_at(w, 0);
 		if (type == DTYPE_Q5_0)
 			out->high = words(w, 2, 0);
 	} else {
@@ -185,23 +183,6 @@ INLINED void move_down(ints v[8], int bits) {
 	UNROLLED for (int c = 0; c < 8; c++) v[c] = ints_right(v[c], bits);
 }
 
-INLINED bool has_high(enum dtype type) {
-	return type == DTYPE_Q3_K || type == DTYPE_Q5_K || type == DTYPE_Q6_K;
-}
-
-/* Where a step's packed columns stand in a block, and where their further bits */
-INLINED size_t low_at(enum dtype type, int step) {
-	const size_t first = type == DTYPE_Q5_K ? 48 : type == DTYPE_Q3_K ? 32 : type == DTYPE_Q6_K ? 0 : 16;
-	return first + (size_t)(two_bits(type) ? step / 2 : step) * 32;
-}
-INLINED size_t high_at_step(enum dtype type, int step) {
-	return type == DTYPE_Q6_K ? 128 + (size_t)(step / 2) * 32 : type == DTYPE_Q5_K ? 16 : 0;
-}
-
-/* How far a step's bits stand above the first step's that shares their bytes */
-INLINED int low_moved(enum dtype type, int step) { return two_bits(type) ? step % 2 * 4 : 0; }
-INLINED int high_moved(enum dtype type, int step) { return type == DTYPE_Q6_K ? step % 2 * 2 : step * 2; }
-
 /* The bits move down from step to step. */
 INLINED void take_packed(enum dtype type, struct packed* p, int step, const struct rows* w) {
 	if (low_moved(type, step))
@@ -216,28 +197,11 @@ INLINED void take_packed(enum dtype type, struct packed* p, int step, const stru
 		eight(w, high_at_step(type, step), p->high);
 }
 
-/* Columns 4c… of share `share` of 32 of a step of a block of 256, a byte each. Interleaved rows are loaded
- * anew for each use: kept, they would drive sums out of the registers. */
+/* Columns 4c… of share `share` of a step of a block of 256, a byte each */
 INLINED ints taken(enum dtype type, const struct rows* w, const struct packed* p, int step, int share,
                    int c) {
-	const size_t word = (size_t)c * 4;
-	ints low, high = ints_set(0);
-	int low_from = share * (two_bits(type) ? 2 : 4), high_from = share * (type == DTYPE_Q6_K ? 4 : 1);
-	if (w->interleaved) {
-		low = ints_load_anywhere(w->at + LANES * (low_at(type, step) + word));
-		low_from += low_moved(type, step);
-		if (has_high(type))
-			high = ints_load_anywhere(w->at + LANES * (high_at_step(type, step) + word));
-		high_from += high_moved(type, step);
-	} else {
-		low = p->low[c];
-		high = p->high[c];
-	}
-	low = low_bits(low, low_from, two_bits(type) ? 3 : 15);
-	if (!has_high(type))
-		return low;
-	const int to = type == DTYPE_Q3_K ? 2 : 4, mask = type == DTYPE_Q6_K ? 0x30 : 1 << to;
-	return ints_or(low, moved_bits(high, high_from, to, mask));
+	return w->interleaved ? interleaved_columns(type, w, step, share, c)
+	                      : four_columns(type, p->low[c], 0, p->high[c], 0, share);
 }
 
 /* A block's products with each row times their groups' scales. Of Q4_K they are added up in floats, low and
@@ -267,9 +231,7 @@ INLINED floats sum_of_block(enum dtype type, const struct block_sums* sums, int 
 
 /* Columns 4c… of a share of a step of Q4_K, in the half of a byte where they are stored */
 INLINED ints nibbles(const struct rows* w, const struct packed* p, int step, int share, int c) {
-	const ints both = w->interleaved
-	                      ? ints_load_anywhere(w->at + LANES * (low_at(DTYPE_Q4_K, step) + (size_t)c * 4))
-	                      : p->low[c];
+	const ints both = w->interleaved ? word_at(w, low_at(DTYPE_Q4_K, step) + (size_t)c * 4) : p->low[c];
 	return ints_and(both, ints_bytes(share ? 0xf0 : 15));
 }
 
@@ -332,11 +294,6 @@ INLINED void super_end(enum dtype type, int n, const struct header* h, const str
 		_mm512_store_ps(to + i * LANES, _mm512_fmadd_ps(float_to_all(at.row[i] + d), product,
 		                                                _mm512_loadu_ps(before + i * LANES)));
 	}
-}
-
-/* The first of the 32 columns of a share of a step */
-INLINED int first_column(enum dtype type, int step, int share) {
-	return type == DTYPE_Q6_K ? step / 2 * 128 + step % 2 * 32 + share * 64 : step * 64 + share * 32;
 }
 
 /* Adds the products of a step's 64 columns. */

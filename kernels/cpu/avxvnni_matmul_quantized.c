@@ -15,7 +15,9 @@ static inline ints ints_iq4(ints index) {
 static inline ints ints_scale(ints scale) { return scale; }
 static inline ints ints_two_products(ints sum, ints a, ints b) { return _mm256_dpwssd_avx_epi32(sum, a, b); }
 static inline ints ints_scaled(ints sum, ints products, ints scale) {
-	return _mm256_add_epi32(sum, _mm256_mullo_epi32(products, scale));
+	sum = _mm256_add_epi32(sum, _mm256_mullo_epi32(products, scale));
+	IN_ORDER(sum);
+	return sum;
 }
 static inline ints dot_four(ints sum, ints w, const void* x) {
 	sum = _mm256_dpbusd_avx_epi32(sum, w, to_all(x));
@@ -30,6 +32,8 @@ static inline ints dot_four(ints sum, ints w, const void* x) {
 #include "kernels/cpu/matmul_direct.h"
 
 #include "kernels/cpu/matmul_interleaved.h"
+
+bool avxvnni_interleaves(enum dtype type) { return has_interleaved(type); }
 
 QUANTIZED_MATMUL(avxvnni, direct_matmul)
 #endif

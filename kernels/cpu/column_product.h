@@ -75,9 +75,11 @@ static void quantize_four(struct channels_beside* c, struct group_sums* sums, in
 	}
 }
 
-/* GCC 12 otherwise stores loaded vectors of 64 bytes to the stack and loads them again. */
-#ifdef __AVX512F__
+/* GCC 12 otherwise stores loaded vectors to the stack and loads them again. */
+#if defined(__AVX512F__)
 #define COLUMN_KEPT(a, b, c, d) __asm__("" : "+v"(a), "+v"(b), "+v"(c), "+v"(d))
+#elif defined(__AVX2__)
+#define COLUMN_KEPT(a, b, c, d) __asm__("" : "+x"(a), "+x"(b), "+x"(c), "+x"(d))
 #else
 #define COLUMN_KEPT(a, b, c, d) (void)0
 #endif
@@ -148,11 +150,14 @@ static void add_channels(struct group_sums* sums, struct channels_beside* c, int
 		                                  .far = far};
 		UNROLLED for (int p = 0; p < COLUMN_PARTS; p++) {
 			int32_t* const to = sums->dot[line] + LANES * p;
+			const struct channels_beside* again = c;
+			/* or activations that two parts need would be kept, and drive sums out of the registers */
+			__asm__("" : "+r"(again));
 			if (c->n == COLUMN_BESIDE)
-				add_dots(to, c, 0, COLUMN_BESIDE, line, p, first, next);
+				add_dots(to, again, 0, COLUMN_BESIDE, line, p, first, next);
 			else
 				for (int i = 0; i < c->n; i += 4)
-					add_dots(to, c, i, 4, line, p, first && i == 0, next);
+					add_dots(to, again, i, 4, line, p, first && i == 0, next);
 		}
 	}
 }

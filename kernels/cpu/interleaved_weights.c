@@ -2,7 +2,8 @@
  *
  * Products of two to eight rows, which verification is made of, are bound by the instructions that take
  * blocks apart. Interleaved, four and eight rows of Q4_K from memory take 1.06 and 1.42 times one row's
- * time, in place of 1.54 and 2.35 (AVX-512, Cascade Lake). Bits are the same. */
+ * time, in place of 1.54 and 2.35 (AVX-512, Cascade Lake). With AVX2, passes of four and eight rows
+ * of Qwen 1.5B take .72 and .82 of the time that they take as stored (Zen 4). Bits are the same. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/huge_pages.h"
 #include "kernels/interleaved.h"

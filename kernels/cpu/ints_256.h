@@ -4,15 +4,7 @@
 
 typedef __m256i ints;
 typedef __m256 floats;
-enum {
-	LANES = 8,
-	SLOTS = 8,
-	SUPER_SLOTS = 4,
-	GROUP_ROWS = 4,
-	TILES = 2,
-	DIRECT_ROWS = 4,
-	INTERLEAVED_BATCH = 2
-};
+enum { LANES = 8, SLOTS = 8, SUPER_SLOTS = 4, GROUP_ROWS = 4, TILES = 2, DIRECT_ROWS = 4 };
 
 static inline ints ints_set(int x) { return _mm256_set1_epi32(x); }
 static inline ints ints_bytes(int x) { return _mm256_set1_epi8((char)x); }
@@ -75,6 +67,5 @@ static inline floats float_to_all(const void* p) { return _mm256_castsi256_ps(to
 #define IN_ORDER(v) __asm__("" : "+x"(v))
 
 #define DIRECT 1
-#define UP_TO_INTERLEAVED_BATCH UP_TO_2
 /* LANES neighbouring half floats */
 static inline floats floats_load_halves(const void* p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }

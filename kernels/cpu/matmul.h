@@ -137,8 +137,8 @@ void avx512_quantize_interleaved(enum dtype, void* out, const float* x, int64_t 
 /* A row of the screened head's copy: coarse_row.h. */
 void avx2_coarse_row(struct block_q4_0* out, float* x, int64_t cols, float squares[2]);
 
-/* Whether avx512_matmul takes interleaved rows of a type. */
-bool avx512_interleaves(enum dtype);
+/* Whether the product of an instruction set takes interleaved rows of a type. */
+bool avx2_interleaves(enum dtype), avxvnni_interleaves(enum dtype), avx512_interleaves(enum dtype);
 /* AVX-512's several activation rows (up to sixteen), and one with a row of q8_0: false, and nothing done,
  * where there are too many activation rows, too few weight rows or no such kernel for the type. */
 bool avx512_quantized_several(float* out, size_t out_stride, const struct tensor* w, int64_t begin,

@@ -1,188 +1,232 @@
-/* Products with interleaved weights (kernels/draft_weights.h), written once over a vector type.
+/* Products with interleaved weights (kernels/interleaved.h), vectors of 256 bits.
  *
- * Included by one source file an instruction set, which defines before it, besides what matmul_quantized.h
- * asks for, INTERLEAVED_BATCH (activation rows whose sums fit the registers; UP_TO_INTERLEAVED_BATCH) and the
- * products that matmul_products.h asks for, or interleaved_halves and interleaved_small_dot of its own with
- * INTERLEAVED_HALVES 1.
- *
- * A word of every weight row stands in its lane from the start: weights are read from end to end, and what is
- * left to do with them is to part their nibbles. So a product with one activation row takes a third of the
- * instructions that rows of blocks take, and waits for memory alone. The sums are those of q4_k in
- * matmul_quantized.h, in its order. */
+ * Included behind matmul_products.h. A word of every weight row stands in its lane from the start, so nothing
+ * is turned round: what is left to do with the weights is to part their bits. Columns are loaded, parted and
+ * multiplied with up to INTERLEAVED_BATCH activation rows word by word, so that all sums stay in registers.
+ * More activation rows read a group's weights again, from the cache. The sums are those of the tiles, in
+ * their order. */
 
-/* A block of 256 columns of LANES of the interleaved rows, at `w`: k-th words INTERLEAVED_WORD bytes apart */
-struct interleaved_block {
-	ints scale[2], min[2]; /* a byte a group, four groups a vector */
-	floats d, less;
-};
+/* How many bytes ahead lines are fetched decides one row's speed: Qwen 1.5B decodes 28 tokens/s with 8192,
+ * 23.5 with 4096 and 26.4 with 16384 (Zen 4, two threads). */
+enum { FETCHED_AHEAD = 8192 };
 
 enum {
-	INTERLEAVED_WORD = INTERLEAVED_ROWS * 4,
-	INTERLEAVED_BLOCK = INTERLEAVED_ROWS * (int)sizeof(struct block_q4_k),
-	FETCHED_AHEAD = 4096 /* bytes: what a core reads within memory's latency; its own fetching stays behind */
+	INTERLEAVED_BATCH = 6,
+	HALF_SUMS = SLOTS * INTERLEAVED_BATCH * LANES /* of LANES rows */
 };
 
-/* Prefetches the lines of one long stream that lie so far behind the part of `bytes` at w */
-INLINED void fetch_ahead(const uint8_t* w, int bytes) {
-	UNROLLED for (int line = 0; line < bytes; line += 64)
-	    __builtin_prefetch((const char*)w + FETCHED_AHEAD + line, 0, 2);
+/* A group of INTERLEAVED_ROWS weight rows against up to INTERLEAVED_BATCH activation rows */
+struct group {
+	const uint8_t* w;
+	const uint8_t* x;
+	const struct prepared* layout;
+	int64_t cols;
+	float* sum;   /* (INTERLEAVED_ROWS / LANES, SLOTS, INTERLEAVED_BATCH, LANES) */
+	bool fetched; /* the group lies in the cache */
+};
+
+/* Of a group's block of `bytes` a row, the share `part` of `parts`, FETCHED_AHEAD later */
+INLINED void fetch_group(const struct group* g, const uint8_t* block, size_t bytes, size_t part,
+                         size_t parts) {
+	const size_t lines = (INTERLEAVED_ROWS * bytes + 63) / 64, each = (lines + parts - 1) / parts;
+	if (g->fetched)
+		return;
+	UNROLLED for (size_t line = part * each; line < (part + 1) * each; line++) if (line < lines)
+	    __builtin_prefetch(block + FETCHED_AHEAD + line * 64, 0, 2);
 }
 
-INLINED ints interleaved_word(const uint8_t* w, int k) { return ints_load(w + (size_t)k * INTERLEAVED_WORD); }
-
-/* k4_scale_min for all at once, from a block's first four words */
-INLINED void take_scales(struct interleaved_block* out, ints both, ints first, ints second, ints third) {
-	out->d = floats_from_halves(both);
-	out->less = floats_negated(floats_from_halves(ints_right(both, 16)));
-	out->scale[0] = low_bits(first, 0, 63);
-	out->min[0] = low_bits(second, 0, 63);
-	out->scale[1] = ints_or(low_bits(third, 0, 15), moved_bits(first, 6, 4, 0x30));
-	out->min[1] = ints_or(low_bits(third, 4, 15), moved_bits(second, 6, 4, 0x30));
+/* sum + four columns of the weights times four of an activation row, in 32 bits */
+INLINED ints dot_whole(enum dtype type, ints sum, ints w, const uint8_t* x) {
+#if NARROW
+	if (signed_bytes(type))
+		return dot_four_signed(sum, w, x);
+#endif
+	(void)type;
+	return dot_four(sum, w, x);
 }
 
-#if !INTERLEAVED_HALVES
-/* sum (n) += 64 columns: those of the low nibbles times `first`, those of the high ones times `second` */
-INLINED void interleaved_halves(int n, ints sum[], const uint8_t* w, ints first, ints second, const int8_t* q,
-                                size_t x_stride) {
-	ints low[INTERLEAVED_BATCH], high[INTERLEAVED_BATCH];
-	UNROLLED for (int i = 0; i < n; i++) low[i] = high[i] = ints_set(0);
+/* What precedes a slot's first block */
+static const _Alignas(64) float no_sums[INTERLEAVED_BATCH * LANES];
+
+/* Adds the 16-bit sums of products to whole ones, where products come so. */
+INLINED void widen(int n, ints sums[], const ints some[]) {
+	UNROLLED for (int i = 0; i < n; i++) sums[i] = ints_scaled(sums[i], some[i], ints_scale(ints_set(1)));
+}
+
+/* Block `block` of LANES rows, of 32 columns */
+INLINED void interleaved_small(enum dtype type, int n, const struct rows* w, const struct inputs* in,
+                               float* to, int64_t block) {
+	const bool narrow = NARROW && !signed_bytes(type), each_half = narrow && narrow_of(type) == 16;
+	const ints head = dtype_has_min(type) ? word_at(w, 0) : ints_set(0);
+	const ints high = high_at(type) ? word_at(w, high_at(type)) : head;
+	ints sums[INTERLEAVED_BATCH], some[INTERLEAVED_BATCH];
+	UNROLLED for (int i = 0; i < n; i++) sums[i] =
+	    dtype_has_min(type) || signed_bytes(type) ? ints_set(0) : to_all(row_at(&in->behind, i));
 	UNROLLED for (int c = 0; c < 8; c++) {
-		const ints both = interleaved_word(w, c);
-		const ints a = low_bits(both, 0, 15), b = low_bits(both, 4, 15);
+		const ints four = interleaved_small_columns(type, w, high, c);
+		if (narrow && c % (each_half ? 4 : 8) == 0)
+			UNROLLED for (int i = 0; i < n; i++) some[i] = ints_set(0);
 		UNROLLED for (int i = 0; i < n; i++) {
-			low[i] = dot_four(low[i], a, q + (size_t)i * x_stride + c * 4);
-			high[i] = dot_four(high[i], b, q + (size_t)i * x_stride + 32 + c * 4);
+			const uint8_t* x = row_at(&in->q, i) + c * 4;
+			if (narrow)
+				some[i] = dot_four(some[i], four, x);
+			else
+				sums[i] = dot_whole(type, sums[i], four, x);
 		}
+		if (narrow && (c == 7 || (each_half && c == 3)))
+			widen(n, sums, some);
 	}
-	UNROLLED for (int i = 0; i < n; i++) sum[i] =
-	    ints_scaled(ints_scaled(sum[i], low[i], first), high[i], second);
-}
-#endif
-
-/* A block's products with n activation rows from its first column on; those join sum (n, LANES). */
-INLINED void interleaved_product(int n, const uint8_t* w, const int8_t* q, const uint8_t* d,
-                                 const uint8_t* sums, size_t x_stride, float (*sum)[LANES]) {
-	struct interleaved_block block;
-	ints dot[INTERLEAVED_BATCH];
-	take_scales(&block, interleaved_word(w, 0), interleaved_word(w, 1), interleaved_word(w, 2),
-	            interleaved_word(w, 3));
-	UNROLLED for (int i = 0; i < n; i++) dot[i] = ints_set(0);
-	UNROLLED for (int p = 0; p < 4; p++) {
-		const ints first = ints_scale(byte_of(block.scale[p / 2], p % 2 * 2));
-		const ints second = ints_scale(byte_of(block.scale[p / 2], p % 2 * 2 + 1));
-		fetch_ahead(w + p * (INTERLEAVED_BLOCK / 4), INTERLEAVED_BLOCK / 4);
-		interleaved_halves(n, dot, w + (size_t)(4 + p * 8) * INTERLEAVED_WORD, first, second, q + p * 64,
-		                   x_stride);
-	}
+	to += (block & (SLOTS - 1)) * INTERLEAVED_BATCH * LANES;
+	const float* before = block < SLOTS ? no_sums : to;
+	const floats d = dtype_has_min(type) ? floats_from_halves(head) : half_floats_at(w, 0);
 	UNROLLED for (int i = 0; i < n; i++) {
-		ints less = ints_set(0);
-		UNROLLED for (int p = 0; p < 4; p++) less =
-		    ints_two_products(less, two_bytes(block.min[p / 2], p % 2 * 2, p % 2 * 2 + 1),
-		                      to_all(sums + (size_t)i * x_stride + p * 4));
-		const floats product =
-		    floats_fma(block.less, floats_from_ints(less), floats_mul(block.d, floats_from_ints(dot[i])));
-		const floats xd = float_to_all(d + (size_t)i * x_stride);
-		floats_store(sum[i], floats_fma(xd, product, floats_load(sum[i])));
+		const floats both = floats_mul(d, float_to_all(row_at(&in->d, i)));
+		floats sum = floats_fma(floats_from_ints(sums[i]), both, floats_load(before + i * LANES));
+		if (dtype_has_min(type))
+			sum = floats_fma(floats_from_halves(ints_right(head, 16)), float_to_all(row_at(&in->behind, i)),
+			                 sum);
+		floats_store(to + i * LANES, sum);
 	}
 }
 
-/* LANES weight rows against n activation rows from x on; out (n, out_stride) */
-INLINED void interleaved_lanes(int n, const uint8_t* w, int64_t cols, const uint8_t* x,
-                               const struct prepared* layout, float* out, size_t out_stride) {
-	_Alignas(64) float sum[SUPER_SLOTS][INTERLEAVED_BATCH][LANES] = {0};
-	const uint8_t* sums = x + layout->sums;
-	for (int64_t b = 0; b < cols / 256; b++, w += INTERLEAVED_BLOCK)
-		interleaved_product(n, w, (const int8_t*)x + b * 256, x + layout->d + b * 4, sums + b * 16,
-		                    layout->bytes, sum[b % SUPER_SLOTS]);
+/* Adds the products of 32 columns, which are share `share` of a step. */
+INLINED void interleaved_share(enum dtype type, int n, int step, int share, const struct rows* w,
+                               const struct header* header, const struct inputs* in, ints sums[]) {
+	const int column = first_column(type, step, share), narrow = narrow_of(type);
+	ints some[INTERLEAVED_BATCH], scale = ints_set(0);
+	struct rows again = *w;
+	KEPT(again.at); /* or words that two shares need would be kept, and drive sums out of the registers */
+	UNROLLED for (int c = 0; c < 8; c++) {
+		const int group = (column + c * 4) / group_of(type);
+		if (c * 4 % narrow == 0)
+			UNROLLED for (int i = 0; i < n; i++) some[i] =
+			    has_minimum(type) ? ints_set(0) : to_all(row_at(&in->behind, i) + group * 4);
+		const ints four = interleaved_columns(type, &again, step, share, c);
+		UNROLLED for (int i = 0; i < n; i++) some[i] =
+		    dot_four(some[i], four, row_at(&in->q, i) + column + c * 4);
+		if ((c + 1) * 4 % narrow)
+			continue;
+		scale = ints_scale(scale_of(type, header, group));
+		UNROLLED for (int i = 0; i < n; i++) sums[i] = ints_scaled(sums[i], some[i], scale);
+	}
+}
+
+/* Block `block` of LANES rows, of 256 columns */
+INLINED void interleaved_super(enum dtype type, int n, const struct group* g, const struct rows* w,
+                               const struct inputs* in, float* to, int64_t block) {
+	const int pairs = 128 / group_of(type), halves = INTERLEAVED_ROWS / LANES;
+	struct header header;
+	ints sums[INTERLEAVED_BATCH];
+	take_header(type, &header, w);
+	UNROLLED for (int i = 0; i < n; i++) sums[i] = ints_set(0);
+	UNROLLED for (int step = 0; step < 4; step++) {
+		fetch_group(g, w->at - w->lane * 4, dtype_bytes_of(type), (size_t)(step * halves + w->lane / LANES),
+		            (size_t)(4 * halves));
+		UNROLLED for (int share = 0; share < 2; share++)
+		    interleaved_share(type, n, step, share, w, &header, in, sums);
+	}
+	to += (block & (SUPER_SLOTS - 1)) * INTERLEAVED_BATCH * LANES;
+	const float* before = block < SUPER_SLOTS ? no_sums : to;
 	UNROLLED for (int i = 0; i < n; i++) {
-		const floats even = floats_add(floats_load(sum[0][i]), floats_load(sum[2][i]));
-		const floats odd = floats_add(floats_load(sum[1][i]), floats_load(sum[3][i]));
-		floats_store_anywhere(out + (size_t)i * out_stride, floats_add(even, odd));
-	}
-}
-
-/* ---- q4_0 ------------------------------------------------------------------------------------ */
-
-/* In each block of 32 columns the INTERLEAVED_ROWS scales stand first, then the words of nibbles. */
-enum {
-	INTERLEAVED_SMALL = INTERLEAVED_ROWS * (int)sizeof(struct block_q4_0),
-	INTERLEAVED_SCALES = INTERLEAVED_ROWS * 2
-};
-
-#ifndef NARROW
-#define NARROW 0
-#endif
-
-#if !INTERLEAVED_HALVES
-/* dot (n) += 32 columns of LANES rows from w on times those of the activation rows at q */
-INLINED void interleaved_small_dot(int n, ints dot[], const uint8_t* w, const int8_t* q, size_t x_stride) {
-	UNROLLED for (int c = 0; c < 4; c++) {
-		const ints both = ints_load_anywhere(w + (size_t)c * INTERLEAVED_WORD);
-		const ints low = low_bits(both, 0, 15), high = low_bits(both, 4, 15);
-		UNROLLED for (int i = 0; i < n; i++) {
-			dot[i] = dot_four(dot[i], low, q + (size_t)i * x_stride + c * 4);
-			dot[i] = dot_four(dot[i], high, q + (size_t)i * x_stride + 16 + c * 4);
+		floats product = floats_mul(header.d, floats_from_ints(sums[i]));
+		if (has_minimum(type)) {
+			ints less = ints_set(0);
+			UNROLLED for (int p = 0; p < pairs; p++) less =
+			    ints_two_products(less, minima_of(&header, p), to_all(row_at(&in->behind, i) + p * 4));
+			product = floats_fma(header.less, floats_from_ints(less), product);
 		}
+		product = floats_fma(float_to_all(row_at(&in->d, i)), product, floats_load(before + i * LANES));
+		floats_store(to + i * LANES, product);
 	}
 }
-#endif
 
-/* LANES weight rows from `lane` on, of blocks of 32 at w, against n activation rows from x on; out (n,
- * out_stride). A block's integers are exact; blocks are added up in ascending order. */
-INLINED void interleaved_small_lanes(int n, const uint8_t* w, int lane, int64_t cols, const uint8_t* x,
-                                     const struct prepared* layout, float* out, size_t out_stride) {
-	const uint8_t *d = x + layout->d, *starts = x + layout->sums;
-	const int8_t* q = (const int8_t*)x;
-	floats sum[INTERLEAVED_BATCH];
-	UNROLLED for (int i = 0; i < n; i++) sum[i] = floats_zero();
-	for (int64_t b = 0; b < cols / 32; b++, w += INTERLEAVED_SMALL, q += 32, d += 4, starts += 4) {
-		ints dot[INTERLEAVED_BATCH];
-		fetch_ahead(w, INTERLEAVED_SMALL);
-		UNROLLED for (int i = 0; i < n; i++) dot[i] =
-		    NARROW ? ints_set(0) : to_all(starts + (size_t)i * layout->bytes);
-		interleaved_small_dot(n, dot, w + INTERLEAVED_SCALES + lane * 4, q, layout->bytes);
-		const floats wd = floats_load_halves(w + lane * 2);
-		UNROLLED for (int i = 0; i < n; i++) {
-#if NARROW /* what was added up in 16 bits */
-			dot[i] = ints_scaled(to_all(starts + (size_t)i * layout->bytes), dot[i], ints_scale(ints_set(1)));
-#endif
-			const floats both = floats_mul(wd, float_to_all(d + (size_t)i * layout->bytes));
-			sum[i] = floats_fma(both, floats_from_ints(dot[i]), sum[i]);
+INLINED void interleaved_group(enum dtype type, int n, const struct group* g) {
+	const struct run first = {.q = (const int8_t*)g->x,
+	                          .d = g->x + g->layout->d,
+	                          .sums = g->x + g->layout->sums,
+	                          .starts = g->x + g->layout->starts,
+	                          .x_stride = g->layout->bytes};
+	struct inputs in = inputs_of(type, &first);
+	const size_t bytes = dtype_bytes_of(type);
+	const uint8_t* at = g->w;
+	for (int64_t b = 0; b < g->cols / (small_blocks(type) ? 32 : 256); b++, advance_inputs(type, &in)) {
+		if (small_blocks(type))
+			fetch_group(g, at, bytes, 0, 1);
+		for (int lane = 0; lane < INTERLEAVED_ROWS; lane += LANES) {
+			const struct rows w = {.at = at + lane * 4, .interleaved = true, .lane = lane};
+			float* to = g->sum + lane / LANES * HALF_SUMS;
+			if (small_blocks(type))
+				interleaved_small(type, n, &w, &in, to, b);
+			else
+				interleaved_super(type, n, g, &w, &in, to, b);
 		}
-	}
-	UNROLLED for (int i = 0; i < n; i++) floats_store_anywhere(out + (size_t)i * out_stride, sum[i]);
-}
-
-/* ---- rows ------------------------------------------------------------------------------------ */
-
-static void interleaved_rows(int n, const uint8_t* w, int64_t cols, const uint8_t* x,
-                             const struct prepared* layout, float* out, size_t out_stride) {
-	switch (n) { UP_TO_INTERLEAVED_BATCH(CASE, interleaved_lanes, w, cols, x, layout, out, out_stride) }
-}
-
-static void interleaved_small_rows(int n, const uint8_t* w, int lane, int64_t cols, const uint8_t* x,
-                                   const struct prepared* layout, float* out, size_t out_stride) {
-	switch (n) {
-		UP_TO_INTERLEAVED_BATCH(CASE, interleaved_small_lanes, w, lane, cols, x, layout, out, out_stride)
+		at += INTERLEAVED_ROWS * bytes;
 	}
 }
 
-/* begin and end are multiples of INTERLEAVED_ROWS. */
+/* ---- what is compiled ------------------------------------------------------------------------- */
+
+typedef void group_function(const struct group*);
+
+#define GROUP(n, type)                                                                                       \
+	static __attribute__((noinline)) void group_##type##_##n(const struct group* g) {                        \
+		interleaved_group(type, n, g);                                                                       \
+	}
+#define GROUPS(type) UP_TO_6(GROUP, type)
+#define GROUPED(n, type) [type][n - 1] = group_##type##_##n,
+#define GROUPS_OF(type) UP_TO_6(GROUPED, type)
+MAIN_TYPES(GROUPS)
+static group_function* const group_functions[DTYPE_COUNT][INTERLEAVED_BATCH] = {MAIN_TYPES(GROUPS_OF)};
+
+#define TAKE_INTERLEAVED(type)                                                                               \
+	static void take_interleaved_##type(struct tile* out, const struct rows* rows, int columns) {            \
+		take_piece(type, true, out, *rows, columns);                                                         \
+	}
+#define TAKEN_INTERLEAVED(type) [type] = take_interleaved_##type,
+MAIN_TYPES(TAKE_INTERLEAVED)
+static take_function* const take_interleaved_of[DTYPE_COUNT] = {MAIN_TYPES(TAKEN_INTERLEAVED)};
+
+static bool has_interleaved(enum dtype type) { return group_functions[type][0] != NULL; }
+
+/* Sums over slots, halves to halves, of LANES rows with one activation row */
+INLINED floats slots_added(const float* sum, int slots) {
+	floats v[SLOTS];
+	UNROLLED for (int s = 0; s < slots; s++) v[s] = floats_load(sum + s * INTERLEAVED_BATCH * LANES);
+	UNROLLED for (int half = slots / 2; half > 0; half /= 2) UNROLLED for (int s = 0; s < half; s++) v[s] =
+	    floats_add(v[s], v[s + half]);
+	return v[0];
+}
+
+/* begin and end are multiples of INTERLEAVED_ROWS. Many activation rows meet the weights in tiles. */
 static void interleaved_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
                                int64_t end, const uint8_t* x, int n) {
+	_Alignas(64) float sums[INTERLEAVED_ROWS / LANES * HALF_SUMS];
+	_Static_assert(TILES * LANES == INTERLEAVED_ROWS, "a group fills the tiles");
 	const struct prepared layout = prepared_layout(w->type, (int)w->cols);
 	const size_t row_bytes = dtype_row_bytes(w->type, w->cols);
-	for (int64_t r = begin; r < end; r += INTERLEAVED_ROWS) {
-		const uint8_t* tile = (const uint8_t*)w->data + row_bytes * (size_t)r;
-		for (int i = 0; i < n; i += INTERLEAVED_BATCH)
-			for (int lane = 0; lane < INTERLEAVED_ROWS; lane += LANES) {
-				const int rows = n - i < INTERLEAVED_BATCH ? n - i : INTERLEAVED_BATCH;
-				const uint8_t* xi = x + (size_t)i * layout.bytes;
-				float* to = out + (size_t)i * out_stride + (size_t)(r + lane);
-				if (w->type == DTYPE_Q4_0)
-					interleaved_small_rows(rows, tile, lane, w->cols, xi, &layout, to, out_stride);
-				else
-					interleaved_rows(rows, tile + lane * 4, w->cols, xi, &layout, to, out_stride);
-			}
+	const int slots = slots_of(w->type), groups = (n + INTERLEAVED_BATCH - 1) / INTERLEAVED_BATCH;
+	if (groups > 2) {
+		tiled_matmul(out, out_stride, w, begin, end, x, n, take_interleaved_of[w->type]);
+		return;
 	}
+	if (w->cols < slots * activation_block(w->type)) /* some stay empty */
+		memset(sums, 0, sizeof sums);
+	for (int64_t r = begin; r < end; r += INTERLEAVED_ROWS)
+		for (int k = 0, i = 0; k < groups; k++) {
+			const int some = n / groups + (k < n % groups);
+			const struct group g = {.w = (const uint8_t*)w->data + row_bytes * (size_t)r,
+			                        .x = x + (size_t)i * layout.bytes,
+			                        .layout = &layout,
+			                        .cols = w->cols,
+			                        .sum = sums,
+			                        .fetched = k > 0};
+			group_functions[w->type][some - 1](&g);
+			for (int j = 0; j < some; j++, i++)
+				for (int lane = 0; lane < INTERLEAVED_ROWS; lane += LANES) {
+					const float* mine = sums + lane / LANES * HALF_SUMS + j * LANES;
+					floats_store_anywhere(out + (size_t)i * out_stride + r + lane,
+					                      slots == SLOTS ? slots_added(mine, SLOTS)
+					                                     : slots_added(mine, SUPER_SLOTS));
+				}
+		}
 }

@@ -23,10 +23,12 @@
 #include "kernels/cpu/quantized_take.h"
 
 /* Places by value: what is stored cannot change them. */
-INLINED void take_piece(enum dtype type, struct tile* out, struct rows rows, int columns) {
+INLINED void take_piece(enum dtype type, bool interleaved, struct tile* out, struct rows rows, int columns) {
 	const size_t blocks = (size_t)columns / (small_blocks(type) ? 32 : 256);
+	const size_t apart = (interleaved ? INTERLEAVED_ROWS : 1) * dtype_bytes_of(type);
 	const struct use keep = {.tile = out};
-	for (size_t b = 0; b < blocks; b++, rows.at += dtype_bytes_of(type))
+	rows.interleaved = interleaved;
+	for (size_t b = 0; b < blocks; b++, rows.at += apart)
 		take_block(type, &keep, b, &rows);
 }
 
@@ -34,7 +36,7 @@ typedef void take_function(struct tile* out, const struct rows* rows, int column
 
 #define TAKE(type)                                                                                           \
 	static void take_##type(struct tile* out, const struct rows* rows, int columns) {                        \
-		take_piece(type, out, *rows, columns);                                                               \
+		take_piece(type, false, out, *rows, columns);                                                        \
 	}
 #define TAKEN(type) [type] = take_##type,
 ALL_TYPES(TAKE)
@@ -67,13 +69,16 @@ static void run_tiles(const struct work* job, const uint8_t* first, int count, f
 	const int64_t cols = job->w->cols;
 	const enum dtype type = job->w->type;
 	const size_t piece_bytes = dtype_row_bytes(type, job->piece), ahead = TILES * LANES * piece_bytes;
+	const size_t advanced = job->w->interleaved ? ahead : piece_bytes;
 	const uint8_t* next = first + TILES * LANES * job->row_bytes;
-	for (int64_t k = 0; k < cols; k += job->piece, first += piece_bytes, next += ahead) {
+	for (int64_t k = 0; k < cols; k += job->piece, first += advanced, next += ahead) {
 		const int columns = cols - k < job->piece ? (int)(cols - k) : job->piece;
 		for (int t = 0; t < TILES; t++) {
 			const int from = t * LANES < count ? t * LANES : 0;
 			struct rows rows = {.at = first + (size_t)from * job->row_bytes, .stride = job->row_bytes};
-			if (count - from < LANES)
+			if (job->w->interleaved) /* they fill all tiles */
+				rows = (struct rows){.at = first + (size_t)from * 4, .lane = from};
+			else if (count - from < LANES)
 				rows =
 				    spare_rows(spare, rows.at, job->row_bytes, count - from, dtype_row_bytes(type, columns));
 			job->take(&tile[t], &rows, columns);
@@ -124,14 +129,14 @@ static void store_tiles(const struct work* job, float* sums, float* out, size_t 
 	}
 }
 
-static void quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
-                             int64_t end, const uint8_t* x, int n) {
+/* The product by tiles, which `take` fills */
+static void tiled_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
+                         const uint8_t* x, int n, take_function* take) {
 	_Alignas(64) float sums[MAX_GROUPS * GROUP_SUMS];
-	struct work job = {.w = w, .x = x, .n = n, .groups = (n + GROUP_ROWS - 1) / GROUP_ROWS};
+	struct work job = {.w = w, .x = x, .n = n, .groups = (n + GROUP_ROWS - 1) / GROUP_ROWS, .take = take};
 	job.layout = prepared_layout(w->type, (int)w->cols);
 	job.row_bytes = dtype_row_bytes(w->type, w->cols);
 	job.piece = job.groups > 2 ? LONG_PIECE : SHORT_PIECE;
-	job.take = take_of[w->type];
 	if (w->cols < slots_of(w->type) * activation_block(w->type)) /* some stay empty */
 		memset(sums, 0, (size_t)(job.groups * GROUP_SUMS) * sizeof *sums);
 	for (int64_t r = begin; r < end; r += TILES * LANES) {
@@ -141,14 +146,12 @@ static void quantized_matmul(float* out, size_t out_stride, const struct tensor*
 	}
 }
 
-/* The whole; `few` does few rows another way, or nothing. Its file includes matmul_interleaved.h,
- * too.
- */
+/* The whole; `few` does few rows another way, or nothing. Its file defines interleaved_matmul, too. */
 #define QUANTIZED_MATMUL(isa, few)                                                                           \
 	void isa##_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin,        \
 	                            int64_t end, const void* x, int n) {                                         \
 		if (w->interleaved)                                                                                  \
 			interleaved_matmul(out, out_stride, w, begin, end, x, n);                                        \
 		else if (!few(out, out_stride, w, begin, end, x, n))                                                 \
-			quantized_matmul(out, out_stride, w, begin, end, x, n);                                          \
+			tiled_matmul(out, out_stride, w, begin, end, x, n, take_of[w->type]);                            \
 	}

@@ -22,7 +22,6 @@ INLINED void tile_dot(int n, ints sum[], int columns, enum dtype type, const uin
 }
 
 enum { INTERLEAVED_BATCH = 8 };
-#define INTERLEAVED_HALVES 1
 #define UP_TO_INTERLEAVED_BATCH UP_TO_8
 
 /* sum (n) += 64 columns: those of the low nibbles times `first`, those of the high ones times `second` */

@@ -1,4 +1,4 @@
-/* The vector type that matmul_quantized.h and matmul_interleaved.h need, with NEON: a register is a word of
+/* The vector type that matmul_quantized.h and neon_interleaved.h need, with NEON: a register is a word of
  * four weight rows. */
 #ifndef SWIFTLET_KERNELS_CPU_NEON_INTS_H
 #define SWIFTLET_KERNELS_CPU_NEON_INTS_H

@@ -4,7 +4,7 @@
  *   tile_dot      as in matmul_tiles.h
  *   rows_dot      the same of four weight rows as they are stored
  *   interleaved_halves, interleaved_small_dot
- *                 as in matmul_interleaved.h, with INTERLEAVED_BATCH
+ *                 as in neon_interleaved.h, with INTERLEAVED_BATCH
  *
  * Activation rows meet four weight rows side by side, which are read from end to end and stay in registers
  * where they are taken apart (neon_rows.h); many of them with blocks of 256, and types that real files seldom
@@ -15,6 +15,6 @@
 
 #include "kernels/cpu/matmul_tiles.h"
 
-#include "kernels/cpu/matmul_interleaved.h"
+#include "kernels/cpu/neon_interleaved.h"
 
 #include "kernels/cpu/neon_rows.h"

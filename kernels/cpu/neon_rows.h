@@ -110,12 +110,12 @@ INLINED void take_k4_group(enum dtype type, const uint8_t* w, size_t at, bool hi
 
 INLINED void k4_block(enum dtype type, int n, const struct few* f, const uint8_t* const w[SIDE], int64_t b,
                       floats* sum) {
-	struct interleaved_block head;
+	struct header head;
 	ints words[4], scale[8], min[4], dot[GROUP_ROWS];
 	turned(w, 0, words);
-	take_scales(&head, words[0], words[1], words[2], words[3]);
-	UNROLLED for (int g = 0; g < 8; g++) scale[g] = byte_of(head.scale[g / 4], g % 4);
-	UNROLLED for (int p = 0; p < 4; p++) min[p] = two_bytes(head.min[p / 2], p % 2 * 2, p % 2 * 2 + 1);
+	k4_header(&head, words);
+	UNROLLED for (int g = 0; g < 8; g++) scale[g] = scale_of(DTYPE_Q4_K, &head, g);
+	UNROLLED for (int p = 0; p < 4; p++) min[p] = minima_of(&head, p);
 	UNROLLED for (int i = 0; i < n; i++) dot[i] = ints_set(0);
 	const int8_t* q = (const int8_t*)f->x + b * 256;
 	uint8x16_t bit = vdupq_n_u8(1);

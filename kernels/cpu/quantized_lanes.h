@@ -3,12 +3,14 @@
  * matmul_quantized.h. */
 #include "kernels/cpu/quantized_blocks.h"
 
-/* The rows of a tile. Interleaved: byte `at` of a block of all of them stands at LANES·at, in units of a word
- * or a half (kernels/interleaved.h), and there is no stride. */
+/* The rows of a tile. Interleaved: they are LANES of a group's rows from `lane` on, `at` is the first one's
+ * first word, byte b of their blocks stands INTERLEAVED_ROWS·b further, and there is no stride
+ * (kernels/interleaved.h). */
 struct rows {
 	const uint8_t* at;
 	size_t stride;
 	bool interleaved; /* known when compiling */
+	int lane;
 };
 
 enum { STREAM_AHEAD = 512 }; /* bytes; 256 is as fast, 1024 is .85 to 1, 128 .9 (Zen 5) */
@@ -38,7 +40,8 @@ INLINED void turn(const ints z[4], ints out[4]) {
 /* The 16 bytes at `at` of every row, as four vectors of 4 bytes a row */
 INLINED void columns(const struct rows* rows, size_t at, ints out[4]) {
 	if (rows->interleaved) {
-		UNROLLED for (size_t k = 0; k < 4; k++) out[k] = ints_load_anywhere(rows->at + LANES * (at + 4 * k));
+		UNROLLED for (size_t k = 0; k < 4; k++) out[k] =
+		    ints_load_anywhere(rows->at + INTERLEAVED_ROWS * (at + 4 * k));
 		return;
 	}
 	ints z[4];
@@ -58,6 +61,11 @@ INLINED ints words(const struct rows* rows, size_t at, int k) {
 	ints out[4];
 	columns(rows, at, out); /* what is not asked for is not computed */
 	return out[k];
+}
+
+/* The half float at `at` of every block, interleaved: halves lie closer than words. */
+INLINED floats half_floats_at(const struct rows* rows, size_t at) {
+	return floats_load_halves(rows->at + INTERLEAVED_ROWS * at - rows->lane * 2);
 }
 
 INLINED ints low_bits(ints v, int shift, int mask) {
@@ -117,6 +125,69 @@ INLINED void advance(struct columns_of_rows* x, int bytes) {
 	UNROLLED for (int i = 0; i < 5; i++) x->row[i] += bytes;
 }
 
+/* ---- where a block's columns stand ------------------------------------------------------------ */
+
+/* A step of a block of 256 is 64 of its columns, in two shares of 32. */
+INLINED bool two_bits(enum dtype type) { return type == DTYPE_Q2_K || type == DTYPE_Q3_K; }
+INLINED bool has_high(enum dtype type) {
+	return type == DTYPE_Q3_K || type == DTYPE_Q5_K || type == DTYPE_Q6_K;
+}
+
+/* Where a step's packed columns stand in a block, and where their further bits */
+INLINED size_t low_at(enum dtype type, int step) {
+	const size_t first = type == DTYPE_Q5_K ? 48 : type == DTYPE_Q3_K ? 32 : type == DTYPE_Q6_K ? 0 : 16;
+	return first + (size_t)(two_bits(type) ? step / 2 : step) * 32;
+}
+INLINED size_t high_at_step(enum dtype type, int step) {
+	return type == DTYPE_Q6_K ? 128 + (size_t)(step / 2) * 32 : type == DTYPE_Q5_K ? 16 : 0;
+}
+
+/* How far a step's bits stand above the first step's that shares their bytes */
+INLINED int low_moved(enum dtype type, int step) { return two_bits(type) ? step % 2 * 4 : 0; }
+INLINED int high_moved(enum dtype type, int step) { return type == DTYPE_Q6_K ? step % 2 * 2 : step * 2; }
+
+/* The first of the 32 columns of a share of a step */
+INLINED int first_column(enum dtype type, int step, int share) {
+	return type == DTYPE_Q6_K ? step / 2 * 128 + step % 2 * 32 + share * 64 : step * 64 + share * 32;
+}
+
+/* Four columns of share `share`, a byte each, from their bytes `low` and `high`, which stand low_up and
+ * high_up bits higher than those of the first step */
+INLINED ints four_columns(enum dtype type, ints low, int low_up, ints high, int high_up, int share) {
+	low = low_bits(low, share * (two_bits(type) ? 2 : 4) + low_up, two_bits(type) ? 3 : 15);
+	if (!has_high(type))
+		return low;
+	const int to = type == DTYPE_Q3_K ? 2 : 4, mask = type == DTYPE_Q6_K ? 0x30 : 1 << to;
+	return ints_or(low, moved_bits(high, share * (type == DTYPE_Q6_K ? 4 : 1) + high_up, to, mask));
+}
+
+/* The word at `at` of every block, interleaved */
+INLINED ints word_at(const struct rows* rows, size_t at) {
+	return ints_load_anywhere(rows->at + INTERLEAVED_ROWS * at);
+}
+
+/* Columns 4c… of a share of a step, interleaved. They are loaded anew for each use: kept, they would drive
+ * sums out of the registers. */
+INLINED ints interleaved_columns(enum dtype type, const struct rows* w, int step, int share, int c) {
+	const size_t word = (size_t)c * 4;
+	const ints high = has_high(type) ? word_at(w, high_at_step(type, step) + word) : ints_set(0);
+	return four_columns(type, word_at(w, low_at(type, step) + word), low_moved(type, step), high,
+	                    high_moved(type, step), share);
+}
+
+/* Columns 4c… of a block of 32, interleaved, whose fifth bits are `high` */
+INLINED ints interleaved_small_columns(enum dtype type, const struct rows* w, ints high, int c) {
+	const size_t first = dtype_bytes_of(type) - (type == DTYPE_Q8_0 ? 32 : 16);
+	if (type == DTYPE_Q8_0) {
+		const ints four = word_at(w, first + (size_t)c * 4);
+		return SIGNED_BYTES ? four : ints_flip_signs(four);
+	}
+	const ints low = low_bits(word_at(w, first + (size_t)(c % 4) * 4), c / 4 * 4, 15);
+	if (type == DTYPE_IQ4_NL)
+		return ints_iq4(low);
+	return high_at(type) ? with_fifth_bits(low, high, c) : low;
+}
+
 /* ---- what stands beside a block's 256 columns ------------------------------------------------- */
 
 /* Scales and minima, a byte a group, four groups a vector. scale_of and minima_of widen them where they are
@@ -146,10 +217,8 @@ INLINED void put_d_dmin(struct header* out, ints both) {
 	out->less = floats_negated(floats_from_halves(ints_right(both, 16)));
 }
 
-/* For q4_k and q5_k: k4_scale_min for all at once */
-INLINED void k4_header(struct header* out, const struct rows* rows) {
-	ints head[4];
-	columns(rows, 0, head);
+/* For q4_k and q5_k, from a block's first four words: k4_scale_min for all at once */
+INLINED void k4_header(struct header* out, const ints head[4]) {
 	put_d_dmin(out, head[0]);
 	const ints more_scales = moved_bits(head[1], 6, 4, 0x30), more_minima = moved_bits(head[2], 6, 4, 0x30);
 	out->scale[0] = low_bits(head[1], 0, 63);
@@ -173,7 +242,7 @@ INLINED void q3_k_header(struct header* out, const struct rows* rows) {
 	ints* const packed = tail;
 	if (rows->interleaved) {
 		columns(rows, 92, tail);
-		out->d = floats_load_halves(rows->at + LANES * 108);
+		out->d = half_floats_at(rows, 108);
 		UNROLLED for (int j = 0; j < 3; j++) packed[j] = tail[j + 1];
 	} else { /* from two bytes before the scales to the block's end, d */
 		columns(rows, 94, tail);
@@ -190,7 +259,7 @@ INLINED void q3_k_header(struct header* out, const struct rows* rows) {
 
 INLINED void q6_k_header(struct header* out, const struct rows* rows) {
 	columns(rows, 192, out->scale);
-	out->d = rows->interleaved ? floats_load_halves(rows->at + LANES * 208)
+	out->d = rows->interleaved ? half_floats_at(rows, 208)
 	                           : floats_from_halves(ints_right(words(rows, 194, 3), 16));
 }
 
@@ -201,6 +270,9 @@ INLINED void take_header(enum dtype type, struct header* out, const struct rows*
 		q3_k_header(out, rows);
 	else if (type == DTYPE_Q6_K)
 		q6_k_header(out, rows);
-	else
-		k4_header(out, rows);
+	else {
+		ints head[4];
+		columns(rows, 0, head);
+		k4_header(out, head);
+	}
 }

@@ -91,8 +91,9 @@ INLINED void take_nibbles(const struct use* u, enum dtype type, size_t vector, c
 }
 
 INLINED void take_small(enum dtype type, const struct use* u, size_t block, const struct rows* rows) {
-	const ints halves = words(rows, 0, 0);
-	floats_store(u->tile->d[block], floats_from_halves(halves));
+	const bool alone = rows->interleaved && !dtype_has_min(type); /* the scales, from words */
+	const ints halves = alone ? ints_set(0) : words(rows, 0, 0);
+	floats_store(u->tile->d[block], alone ? half_floats_at(rows, 0) : floats_from_halves(halves));
 	if (dtype_has_min(type))
 		floats_store(u->tile->m[block], floats_from_halves(ints_right(halves, 16)));
 	const size_t q_at = (dtype_has_min(type) ? 4u : 2u) + (high_at(type) ? 4u : 0u);

@@ -1,0 +1,124 @@
+/* Products with interleaved weights (kernels/interleaved.h) of draft weights, Q4_K and Q4_0, with NEON.
+ *
+ * Included by neon_quantized.h behind INTERLEAVED_BATCH (activation rows whose sums fit the registers;
+ * UP_TO_INTERLEAVED_BATCH), interleaved_halves and interleaved_small_dot.
+ *
+ * A word of every weight row stands in its lane from the start: weights are read from end to end, and what is
+ * left to do with them is to part their nibbles. The sums of Q4_K are those of its tiles, in their order. */
+
+enum {
+	INTERLEAVED_WORD = INTERLEAVED_ROWS * 4,
+	INTERLEAVED_BLOCK = INTERLEAVED_ROWS * (int)sizeof(struct block_q4_k),
+	FETCHED_AHEAD = 4096 /* bytes: what a core reads within memory's latency; its own fetching stays behind */
+};
+
+/* Prefetches the lines of one long stream that lie so far behind the part of `bytes` at w */
+INLINED void fetch_ahead(const uint8_t* w, int bytes) {
+	UNROLLED for (int line = 0; line < bytes; line += 64)
+	    __builtin_prefetch((const char*)w + FETCHED_AHEAD + line, 0, 2);
+}
+
+/* A block's products with n activation rows from its first column on; those join sum (n, LANES). */
+INLINED void interleaved_product(int n, const uint8_t* w, const int8_t* q, const uint8_t* d,
+                                 const uint8_t* sums, size_t x_stride, float (*sum)[LANES]) {
+	const struct rows rows = {.at = w, .interleaved = true};
+	struct header header;
+	ints dot[INTERLEAVED_BATCH];
+	take_header(DTYPE_Q4_K, &header, &rows);
+	UNROLLED for (int i = 0; i < n; i++) dot[i] = ints_set(0);
+	UNROLLED for (int p = 0; p < 4; p++) {
+		const ints first = scale_of(DTYPE_Q4_K, &header, 2 * p),
+		           second = scale_of(DTYPE_Q4_K, &header, 2 * p + 1);
+		fetch_ahead(w + p * (INTERLEAVED_BLOCK / 4), INTERLEAVED_BLOCK / 4);
+		interleaved_halves(n, dot, w + (size_t)(4 + p * 8) * INTERLEAVED_WORD, first, second, q + p * 64,
+		                   x_stride);
+	}
+	UNROLLED for (int i = 0; i < n; i++) {
+		ints less = ints_set(0);
+		UNROLLED for (int p = 0; p < 4; p++) less =
+		    ints_two_products(less, minima_of(&header, p), to_all(sums + (size_t)i * x_stride + p * 4));
+		const floats product =
+		    floats_fma(header.less, floats_from_ints(less), floats_mul(header.d, floats_from_ints(dot[i])));
+		const floats xd = float_to_all(d + (size_t)i * x_stride);
+		floats_store(sum[i], floats_fma(xd, product, floats_load(sum[i])));
+	}
+}
+
+/* LANES weight rows against n activation rows from x on; out (n, out_stride) */
+INLINED void interleaved_lanes(int n, const uint8_t* w, int64_t cols, const uint8_t* x,
+                               const struct prepared* layout, float* out, size_t out_stride) {
+	_Alignas(64) float sum[SUPER_SLOTS][INTERLEAVED_BATCH][LANES] = {0};
+	const uint8_t* sums = x + layout->sums;
+	for (int64_t b = 0; b < cols / 256; b++, w += INTERLEAVED_BLOCK)
+		interleaved_product(n, w, (const int8_t*)x + b * 256, x + layout->d + b * 4, sums + b * 16,
+		                    layout->bytes, sum[b % SUPER_SLOTS]);
+	UNROLLED for (int i = 0; i < n; i++) {
+		const floats even = floats_add(floats_load(sum[0][i]), floats_load(sum[2][i]));
+		const floats odd = floats_add(floats_load(sum[1][i]), floats_load(sum[3][i]));
+		floats_store_anywhere(out + (size_t)i * out_stride, floats_add(even, odd));
+	}
+}
+
+/* ---- q4_0 ------------------------------------------------------------------------------------ */
+
+/* In each block of 32 columns the INTERLEAVED_ROWS scales stand first, then the words of nibbles. */
+enum {
+	INTERLEAVED_SMALL = INTERLEAVED_ROWS * (int)sizeof(struct block_q4_0),
+	INTERLEAVED_SCALES = INTERLEAVED_ROWS * 2
+};
+
+/* LANES weight rows from `lane` on, of blocks of 32 at w, against n activation rows from x on; out (n,
+ * out_stride). A block's integers are exact; blocks are added up in ascending order. */
+INLINED void interleaved_small_lanes(int n, const uint8_t* w, int lane, int64_t cols, const uint8_t* x,
+                                     const struct prepared* layout, float* out, size_t out_stride) {
+	const uint8_t *d = x + layout->d, *starts = x + layout->sums;
+	const int8_t* q = (const int8_t*)x;
+	floats sum[INTERLEAVED_BATCH];
+	UNROLLED for (int i = 0; i < n; i++) sum[i] = floats_zero();
+	for (int64_t b = 0; b < cols / 32; b++, w += INTERLEAVED_SMALL, q += 32, d += 4, starts += 4) {
+		ints dot[INTERLEAVED_BATCH];
+		fetch_ahead(w, INTERLEAVED_SMALL);
+		UNROLLED for (int i = 0; i < n; i++) dot[i] = to_all(starts + (size_t)i * layout->bytes);
+		interleaved_small_dot(n, dot, w + INTERLEAVED_SCALES + lane * 4, q, layout->bytes);
+		const floats wd = floats_load_halves(w + lane * 2);
+		UNROLLED for (int i = 0; i < n; i++) {
+			const floats both = floats_mul(wd, float_to_all(d + (size_t)i * layout->bytes));
+			sum[i] = floats_fma(both, floats_from_ints(dot[i]), sum[i]);
+		}
+	}
+	UNROLLED for (int i = 0; i < n; i++) floats_store_anywhere(out + (size_t)i * out_stride, sum[i]);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static void interleaved_rows(int n, const uint8_t* w, int64_t cols, const uint8_t* x,
+                             const struct prepared* layout, float* out, size_t out_stride) {
+	switch (n) { UP_TO_INTERLEAVED_BATCH(CASE, interleaved_lanes, w, cols, x, layout, out, out_stride) }
+}
+
+static void interleaved_small_rows(int n, const uint8_t* w, int lane, int64_t cols, const uint8_t* x,
+                                   const struct prepared* layout, float* out, size_t out_stride) {
+	switch (n) {
+		UP_TO_INTERLEAVED_BATCH(CASE, interleaved_small_lanes, w, lane, cols, x, layout, out, out_stride)
+	}
+}
+
+/* begin and end are multiples of INTERLEAVED_ROWS. */
+static void interleaved_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
+                               int64_t end, const uint8_t* x, int n) {
+	const struct prepared layout = prepared_layout(w->type, (int)w->cols);
+	const size_t row_bytes = dtype_row_bytes(w->type, w->cols);
+	for (int64_t r = begin; r < end; r += INTERLEAVED_ROWS) {
+		const uint8_t* tile = (const uint8_t*)w->data + row_bytes * (size_t)r;
+		for (int i = 0; i < n; i += INTERLEAVED_BATCH)
+			for (int lane = 0; lane < INTERLEAVED_ROWS; lane += LANES) {
+				const int rows = n - i < INTERLEAVED_BATCH ? n - i : INTERLEAVED_BATCH;
+				const uint8_t* xi = x + (size_t)i * layout.bytes;
+				float* to = out + (size_t)i * out_stride + (size_t)(r + lane);
+				if (w->type == DTYPE_Q4_0)
+					interleaved_small_rows(rows, tile, lane, w->cols, xi, &layout, to, out_stride);
+				else
+					interleaved_rows(rows, tile + lane * 4, w->cols, xi, &layout, to, out_stride);
+			}
+	}
+}
