@@ -93,7 +93,7 @@ INLINED void interleaved_small(enum dtype type, int n, const struct rows* w, con
 INLINED void interleaved_share(enum dtype type, int n, int step, int share, const struct rows* w,
                                const struct header* header, const struct inputs* in, ints sums[]) {
 	const int column = first_column(type, step, share), narrow = narrow_of(type);
-	ints some[INTERLEAVED_BATCH], scale = ints_set(0);
+	ints some[INTERLEAVED_BATCH];
 	struct rows again = *w;
 	KEPT(again.at); /* or words that two shares need would be kept, and drive sums out of the registers */
 	UNROLLED for (int c = 0; c < 8; c++) {
@@ -106,7 +106,7 @@ INLINED void interleaved_share(enum dtype type, int n, int step, int share, cons
 		    dot_four(some[i], four, row_at(&in->q, i) + column + c * 4);
 		if ((c + 1) * 4 % narrow)
 			continue;
-		scale = ints_scale(scale_of(type, header, group));
+		const ints scale = ints_scale(scale_of(type, header, group));
 		UNROLLED for (int i = 0; i < n; i++) sums[i] = ints_scaled(sums[i], some[i], scale);
 	}
 }
