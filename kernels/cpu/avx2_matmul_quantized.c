@@ -43,7 +43,7 @@ static inline ints dot_four_signed(ints sum, ints w, const void* x) {
 
 #include "kernels/cpu/matmul_interleaved.h"
 
-bool avx2_interleaves(enum dtype type) { return has_interleaved(type); }
+bool avx2_interleaves(enum dtype type) { return group_functions[type][0] != NULL; }
 
 QUANTIZED_MATMUL(avx2, direct_matmul)
 #endif

@@ -68,6 +68,9 @@ static inline floats floats_from_halves(ints v) { return _mm512_cvtph_ps(_mm512_
 /* Sixteen neighbouring half floats */
 static inline floats floats_load_halves(const void* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
 
+/* The compiler adds to v here and now: left to itself it forms all products first, and stores them. */
+#define IN_ORDER(v) __asm__("" : "+v"(v))
+
 /* 4 bytes in every lane */
 static inline ints to_all(const void* p) {
 	int x;

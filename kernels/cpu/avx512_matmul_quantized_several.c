@@ -47,10 +47,9 @@ INLINED void fetch_fourth(const struct rows* rows, size_t first, size_t bytes, b
 	}
 }
 
-/* Of a block of all rows, interleaved, the share `part` of `parts`, FETCHED_AHEAD later */
-INLINED void fetch_stream(const struct rows* rows, size_t bytes, size_t part, size_t parts, bool far) {
-	const uint8_t* at = rows->at + (far ? FETCHED_FAR : FETCHED_AHEAD) + LANES * bytes / parts * part;
-	UNROLLED for (size_t line = 0; line < LANES * bytes / parts; line += 64) fetch_line(at + line, far);
+/* Of a block of all rows, interleaved, the share `part` of `parts`, further on */
+INLINED void fetch_interleaved(const struct rows* rows, size_t bytes, size_t part, size_t parts, bool far) {
+	fetch_stream(rows->at + (far ? FETCHED_FAR : FETCHED_AHEAD), bytes, part, parts, far);
 }
 
 /* A small block later. Two blocks fit a line, so each fetches half of the rows; q8_0's are longer, and each
@@ -65,10 +64,6 @@ INLINED void fetch_small(const struct rows* rows, size_t bytes, int64_t b, bool 
 		fetch_fourth(rows, 3, bytes, far);
 	}
 }
-
-/* The compiler adds to x here and now: left to itself it forms the products of several groups first, and
- * stores them. */
-#define KEPT_VECTOR(x) __asm__("" : "+v"(x))
 
 /* The addresses of activation rows at a block, from which their scales, sums and starts are addressed, too */
 struct places {
@@ -142,7 +137,7 @@ INLINED void small_tile(enum dtype type, int n, bool interleaved, const struct s
 		ints sums[SEVERAL];
 		KEPT(far); /* or the loop would be compiled for both */
 		if (interleaved)
-			fetch_stream(&w, bytes, 0, 1, far);
+			fetch_interleaved(&w, bytes, 0, 1, far);
 		else
 			fetch_small(&w, bytes, b, far);
 		take_small(type, &block, &w);
@@ -272,7 +267,7 @@ INLINED void super_share(enum dtype type, int n, int step, int share, const stru
 		const ints scale = scale_of(type, header, column / group + g);
 		UNROLLED for (int i = 0; i < n; i++) {
 			sums->whole[i] = _mm512_add_epi32(sums->whole[i], _mm512_mullo_epi32(one[i], scale));
-			KEPT_VECTOR(sums->whole[i]);
+			IN_ORDER(sums->whole[i]);
 		}
 	}
 }
@@ -281,16 +276,9 @@ INLINED void super_share(enum dtype type, int n, int step, int share, const stru
 INLINED void super_end(enum dtype type, int n, const struct header* h, const struct block_sums* sums,
                        const struct columns_of_rows* q, ptrdiff_t d, ptrdiff_t behind, const float* before,
                        float* to) {
-	const int pairs = 128 / group_of(type);
 	const struct places at = places_of(n, q);
 	UNROLLED for (int i = 0; i < n; i++) {
-		floats product = _mm512_mul_ps(h->d, sum_of_block(type, sums, i));
-		if (!group_offset(type)) {
-			ints less = ints_set(0);
-			UNROLLED for (int p = 0; p < pairs; p++) less =
-			    _mm512_dpwssd_epi32(less, minima_of(h, p), to_all(at.row[i] + behind + p * 4));
-			product = _mm512_fmadd_ps(h->less, floats_from_ints(less), product);
-		}
+		const floats product = block_product(type, h, sum_of_block(type, sums, i), at.row[i] + behind);
 		_mm512_store_ps(to + i * LANES, _mm512_fmadd_ps(float_to_all(at.row[i] + d), product,
 		                                                _mm512_loadu_ps(before + i * LANES)));
 	}
@@ -302,7 +290,7 @@ INLINED void super_step(enum dtype type, int n, int step, bool interleaved, int 
                         const struct columns_of_rows* q, ptrdiff_t starts_at, struct block_sums* sums) {
 	KEPT(far); /* or all that follows would be compiled for both */
 	if (interleaved)
-		fetch_stream(w, bytes, (size_t)step, 4, far);
+		fetch_interleaved(w, bytes, (size_t)step, 4, far);
 	else {
 		fetch_fourth(w, (size_t)step, bytes, far);
 		take_packed(type, packed, step, w);
@@ -372,15 +360,6 @@ static several_function* const tiles_of[DTYPE_COUNT][SEVERAL] = {MOST_TYPES(TILE
 static several_function* const streams_of[DTYPE_COUNT][SEVERAL] = {MOST_TYPES(STREAMED_OF)};
 
 bool avx512_interleaves(enum dtype type) { return streams_of[type][0] != NULL; }
-
-/* An element's sums, halves to halves */
-INLINED __m512 slots_added(const float* sum, int slots) {
-	__m512 v[SLOTS];
-	UNROLLED for (int s = 0; s < slots; s++) v[s] = _mm512_load_ps(sum + s * SEVERAL * LANES);
-	UNROLLED for (int half = slots / 2; half > 0; half /= 2) UNROLLED for (int s = 0; s < half; s++) v[s] =
-	    _mm512_add_ps(v[s], v[s + half]);
-	return v[0];
-}
 
 /* Lanes go `step` elements apart. */
 INLINED void put(float* out, int64_t step, __m512 lanes) {
@@ -482,8 +461,8 @@ bool avx512_quantized_several(float* out, size_t out_stride, const struct tensor
 			tiles[some - 1](&job);
 			for (int j = 0; j < some; j++, i++)
 				put(out + (size_t)i * out_stride + at, step,
-				    slots == SLOTS ? slots_added(sum + j * LANES, SLOTS)
-				                   : slots_added(sum + j * LANES, SUPER_SLOTS));
+				    slots == SLOTS ? slots_added(sum + j * LANES, SLOTS, SEVERAL * LANES)
+				                   : slots_added(sum + j * LANES, SUPER_SLOTS, SEVERAL * LANES));
 		}
 	}
 	return true;

@@ -33,7 +33,7 @@ static inline ints dot_four(ints sum, ints w, const void* x) {
 
 #include "kernels/cpu/matmul_interleaved.h"
 
-bool avxvnni_interleaves(enum dtype type) { return has_interleaved(type); }
+bool avxvnni_interleaves(enum dtype type) { return group_functions[type][0] != NULL; }
 
 QUANTIZED_MATMUL(avxvnni, direct_matmul)
 #endif

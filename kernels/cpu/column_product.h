@@ -152,7 +152,7 @@ static void add_channels(struct group_sums* sums, struct channels_beside* c, int
 			int32_t* const to = sums->dot[line] + LANES * p;
 			const struct channels_beside* again = c;
 			/* or activations that two parts need would be kept, and drive sums out of the registers */
-			__asm__("" : "+r"(again));
+			KEPT(again);
 			if (c->n == COLUMN_BESIDE)
 				add_dots(to, again, 0, COLUMN_BESIDE, line, p, first, next);
 			else

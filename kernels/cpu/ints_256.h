@@ -62,8 +62,7 @@ static inline ints to_all(const void* p) {
 
 static inline floats float_to_all(const void* p) { return _mm256_castsi256_ps(to_all(p)); }
 
-/* The compiler adds to v here and now: left to itself it forms all products
- * first, and spills them. */
+/* The compiler adds to v here and now: left to itself it forms all products first, and stores them. */
 #define IN_ORDER(v) __asm__("" : "+x"(v))
 
 #define DIRECT 1

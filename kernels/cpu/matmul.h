@@ -33,6 +33,10 @@
 #define INLINED static inline __attribute__((always_inline))
 #endif
 
+/* The compiler knows nothing of x from here on. So it computes no address from another one, which would fill
+ * its registers, and compiles no loop twice. */
+#define KEPT(x) __asm__("" : "+r"(x))
+
 /* Lines are fetched into the first-level cache, but on AMD's processors into the second-level one and further
  * ahead, because a Zen 4's first level waits for few lines at a time (docs/lessons.md). Intel's processors
  * have been measured with the first level only. */

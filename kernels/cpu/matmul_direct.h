@@ -69,13 +69,7 @@ static bool direct_matmul(float* out, size_t out_stride, const struct tensor* w,
 	const int slots = slots_of(w->type);
 	if (w->cols < slots * activation_block(w->type)) /* some stay empty */
 		memset(sums, 0, sizeof sums);
-	struct run run = {.q = (const int8_t*)x,
-	                  .d = x + layout.d,
-	                  .sums = x + layout.sums,
-	                  .starts = x + layout.starts,
-	                  .x_stride = layout.bytes,
-	                  .columns = (int)w->cols,
-	                  .sum = sums};
+	const struct run run = whole_run(x, &layout, w->cols, sums);
 	const int64_t apart = (end - begin) / LANES;
 	for (int64_t r = 0; r < apart + ((end - begin) % LANES > 0); r++) {
 		/* the last tile may do rows again */

@@ -7,7 +7,7 @@
  * their order. */
 
 /* How many bytes ahead lines are fetched decides one row's speed: Qwen 1.5B decodes 28 tokens/s with 8192,
- * 23.5 with 4096 and 26.4 with 16384 (Zen 4, two threads). */
+ * 23.5 with 4096 and 26.4 with 16384 (Zen 4, two threads, the runs that chose it). */
 enum { FETCHED_AHEAD = 8192 };
 
 enum {
@@ -15,25 +15,13 @@ enum {
 	HALF_SUMS = SLOTS * INTERLEAVED_BATCH * LANES /* of LANES rows */
 };
 
-/* A group of INTERLEAVED_ROWS weight rows against up to INTERLEAVED_BATCH activation rows */
+/* A group of INTERLEAVED_ROWS weight rows against up to INTERLEAVED_BATCH activation rows, whose sums are
+ * (INTERLEAVED_ROWS / LANES, SLOTS, INTERLEAVED_BATCH, LANES) */
 struct group {
 	const uint8_t* w;
-	const uint8_t* x;
-	const struct prepared* layout;
-	int64_t cols;
-	float* sum;   /* (INTERLEAVED_ROWS / LANES, SLOTS, INTERLEAVED_BATCH, LANES) */
-	bool fetched; /* the group lies in the cache */
+	struct run run;
+	bool fetched; /* it lies in the cache */
 };
-
-/* Of a group's block of `bytes` a row, the share `part` of `parts`, FETCHED_AHEAD later */
-INLINED void fetch_group(const struct group* g, const uint8_t* block, size_t bytes, size_t part,
-                         size_t parts) {
-	const size_t lines = (INTERLEAVED_ROWS * bytes + 63) / 64, each = (lines + parts - 1) / parts;
-	if (g->fetched)
-		return;
-	UNROLLED for (size_t line = part * each; line < (part + 1) * each; line++) if (line < lines)
-	    __builtin_prefetch(block + FETCHED_AHEAD + line * 64, 0, 2);
-}
 
 /* sum + four columns of the weights times four of an activation row, in 32 bits */
 INLINED ints dot_whole(enum dtype type, ints sum, ints w, const uint8_t* x) {
@@ -44,9 +32,6 @@ INLINED ints dot_whole(enum dtype type, ints sum, ints w, const uint8_t* x) {
 	(void)type;
 	return dot_four(sum, w, x);
 }
-
-/* What precedes a slot's first block */
-static const _Alignas(64) float no_sums[INTERLEAVED_BATCH * LANES];
 
 /* Adds the 16-bit sums of products to whole ones, where products come so. */
 INLINED void widen(int n, ints sums[], const ints some[]) {
@@ -60,12 +45,11 @@ INLINED void interleaved_small(enum dtype type, int n, const struct rows* w, con
 	const ints head = dtype_has_min(type) ? word_at(w, 0) : ints_set(0);
 	const ints high = high_at(type) ? word_at(w, high_at(type)) : head;
 	ints sums[INTERLEAVED_BATCH], some[INTERLEAVED_BATCH];
-	UNROLLED for (int i = 0; i < n; i++) sums[i] =
-	    dtype_has_min(type) || signed_bytes(type) ? ints_set(0) : to_all(row_at(&in->behind, i));
+	small_start(type, 1, n, sums, in);
 	UNROLLED for (int c = 0; c < 8; c++) {
 		const ints four = interleaved_small_columns(type, w, high, c);
 		if (narrow && c % (each_half ? 4 : 8) == 0)
-			UNROLLED for (int i = 0; i < n; i++) some[i] = ints_set(0);
+			zeros(1, n, some);
 		UNROLLED for (int i = 0; i < n; i++) {
 			const uint8_t* x = row_at(&in->q, i) + c * 4;
 			if (narrow)
@@ -77,7 +61,7 @@ INLINED void interleaved_small(enum dtype type, int n, const struct rows* w, con
 			widen(n, sums, some);
 	}
 	to += (block & (SLOTS - 1)) * INTERLEAVED_BATCH * LANES;
-	const float* before = block < SLOTS ? no_sums : to;
+	const float* before = block < SLOTS ? nothing_yet : to;
 	const floats d = dtype_has_min(type) ? floats_from_halves(head) : half_floats_at(w, 0);
 	UNROLLED for (int i = 0; i < n; i++) {
 		const floats both = floats_mul(d, float_to_all(row_at(&in->d, i)));
@@ -114,47 +98,39 @@ INLINED void interleaved_share(enum dtype type, int n, int step, int share, cons
 /* Block `block` of LANES rows, of 256 columns */
 INLINED void interleaved_super(enum dtype type, int n, const struct group* g, const struct rows* w,
                                const struct inputs* in, float* to, int64_t block) {
-	const int pairs = 128 / group_of(type), halves = INTERLEAVED_ROWS / LANES;
+	const int halves = INTERLEAVED_ROWS / LANES;
 	struct header header;
 	ints sums[INTERLEAVED_BATCH];
 	take_header(type, &header, w);
-	UNROLLED for (int i = 0; i < n; i++) sums[i] = ints_set(0);
+	zeros(1, n, sums);
 	UNROLLED for (int step = 0; step < 4; step++) {
-		fetch_group(g, w->at - w->lane * 4, dtype_bytes_of(type), (size_t)(step * halves + w->lane / LANES),
-		            (size_t)(4 * halves));
+		if (!g->fetched)
+			fetch_stream(w->at - w->lane * 4 + FETCHED_AHEAD, dtype_bytes_of(type),
+			             (size_t)(step * halves + w->lane / LANES), (size_t)(4 * halves), true);
 		UNROLLED for (int share = 0; share < 2; share++)
 		    interleaved_share(type, n, step, share, w, &header, in, sums);
 	}
 	to += (block & (SUPER_SLOTS - 1)) * INTERLEAVED_BATCH * LANES;
-	const float* before = block < SUPER_SLOTS ? no_sums : to;
+	const float* before = block < SUPER_SLOTS ? nothing_yet : to;
 	UNROLLED for (int i = 0; i < n; i++) {
-		floats product = floats_mul(header.d, floats_from_ints(sums[i]));
-		if (has_minimum(type)) {
-			ints less = ints_set(0);
-			UNROLLED for (int p = 0; p < pairs; p++) less =
-			    ints_two_products(less, minima_of(&header, p), to_all(row_at(&in->behind, i) + p * 4));
-			product = floats_fma(header.less, floats_from_ints(less), product);
-		}
-		product = floats_fma(float_to_all(row_at(&in->d, i)), product, floats_load(before + i * LANES));
-		floats_store(to + i * LANES, product);
+		const floats product =
+		    block_product(type, &header, floats_from_ints(sums[i]), row_at(&in->behind, i));
+		const floats d = float_to_all(row_at(&in->d, i));
+		floats_store(to + i * LANES, floats_fma(d, product, floats_load(before + i * LANES)));
 	}
 }
 
 INLINED void interleaved_group(enum dtype type, int n, const struct group* g) {
-	const struct run first = {.q = (const int8_t*)g->x,
-	                          .d = g->x + g->layout->d,
-	                          .sums = g->x + g->layout->sums,
-	                          .starts = g->x + g->layout->starts,
-	                          .x_stride = g->layout->bytes};
-	struct inputs in = inputs_of(type, &first);
+	struct inputs in = inputs_of(type, &g->run);
 	const size_t bytes = dtype_bytes_of(type);
 	const uint8_t* at = g->w;
-	for (int64_t b = 0; b < g->cols / (small_blocks(type) ? 32 : 256); b++, advance_inputs(type, &in)) {
-		if (small_blocks(type))
-			fetch_group(g, at, bytes, 0, 1);
+	for (int64_t b = 0; b < g->run.columns / (small_blocks(type) ? 32 : 256);
+	     b++, advance_inputs(type, &in)) {
+		if (small_blocks(type) && !g->fetched)
+			fetch_stream(at + FETCHED_AHEAD, bytes, 0, 1, true);
 		for (int lane = 0; lane < INTERLEAVED_ROWS; lane += LANES) {
 			const struct rows w = {.at = at + lane * 4, .interleaved = true, .lane = lane};
-			float* to = g->sum + lane / LANES * HALF_SUMS;
+			float* to = g->run.sum + lane / LANES * HALF_SUMS;
 			if (small_blocks(type))
 				interleaved_small(type, n, &w, &in, to, b);
 			else
@@ -186,17 +162,6 @@ static group_function* const group_functions[DTYPE_COUNT][INTERLEAVED_BATCH] = {
 MAIN_TYPES(TAKE_INTERLEAVED)
 static take_function* const take_interleaved_of[DTYPE_COUNT] = {MAIN_TYPES(TAKEN_INTERLEAVED)};
 
-static bool has_interleaved(enum dtype type) { return group_functions[type][0] != NULL; }
-
-/* Sums over slots, halves to halves, of LANES rows with one activation row */
-INLINED floats slots_added(const float* sum, int slots) {
-	floats v[SLOTS];
-	UNROLLED for (int s = 0; s < slots; s++) v[s] = floats_load(sum + s * INTERLEAVED_BATCH * LANES);
-	UNROLLED for (int half = slots / 2; half > 0; half /= 2) UNROLLED for (int s = 0; s < half; s++) v[s] =
-	    floats_add(v[s], v[s + half]);
-	return v[0];
-}
-
 /* begin and end are multiples of INTERLEAVED_ROWS. Many activation rows meet the weights in tiles. */
 static void interleaved_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
                                int64_t end, const uint8_t* x, int n) {
@@ -215,18 +180,16 @@ static void interleaved_matmul(float* out, size_t out_stride, const struct tenso
 		for (int k = 0, i = 0; k < groups; k++) {
 			const int some = n / groups + (k < n % groups);
 			const struct group g = {.w = (const uint8_t*)w->data + row_bytes * (size_t)r,
-			                        .x = x + (size_t)i * layout.bytes,
-			                        .layout = &layout,
-			                        .cols = w->cols,
-			                        .sum = sums,
+			                        .run = whole_run(x + (size_t)i * layout.bytes, &layout, w->cols, sums),
 			                        .fetched = k > 0};
 			group_functions[w->type][some - 1](&g);
 			for (int j = 0; j < some; j++, i++)
 				for (int lane = 0; lane < INTERLEAVED_ROWS; lane += LANES) {
 					const float* mine = sums + lane / LANES * HALF_SUMS + j * LANES;
 					floats_store_anywhere(out + (size_t)i * out_stride + r + lane,
-					                      slots == SLOTS ? slots_added(mine, SLOTS)
-					                                     : slots_added(mine, SUPER_SLOTS));
+					                      slots == SLOTS
+					                          ? slots_added(mine, SLOTS, INTERLEAVED_BATCH * LANES)
+					                          : slots_added(mine, SUPER_SLOTS, INTERLEAVED_BATCH * LANES));
 				}
 		}
 }

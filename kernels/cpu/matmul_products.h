@@ -59,6 +59,17 @@ INLINED struct inputs inputs_of(enum dtype type, const struct run* run) {
 	return in;
 }
 
+/* All `columns` columns of prepared activation rows from x on */
+INLINED struct run whole_run(const uint8_t* x, const struct prepared* layout, int64_t columns, float* sum) {
+	return (struct run){.q = (const int8_t*)x,
+	                    .d = x + layout->d,
+	                    .sums = x + layout->sums,
+	                    .starts = x + layout->starts,
+	                    .x_stride = layout->bytes,
+	                    .columns = (int)columns,
+	                    .sum = sum};
+}
+
 INLINED void advance_inputs(enum dtype type, struct inputs* in) {
 	const int columns = small_blocks(type) ? 32 : 256;
 	advance(&in->q, columns);

@@ -12,12 +12,6 @@ enum {
 	FETCHED_AHEAD = 4096 /* bytes: what a core reads within memory's latency; its own fetching stays behind */
 };
 
-/* Prefetches the lines of one long stream that lie so far behind the part of `bytes` at w */
-INLINED void fetch_ahead(const uint8_t* w, int bytes) {
-	UNROLLED for (int line = 0; line < bytes; line += 64)
-	    __builtin_prefetch((const char*)w + FETCHED_AHEAD + line, 0, 2);
-}
-
 /* A block's products with n activation rows from its first column on; those join sum (n, LANES). */
 INLINED void interleaved_product(int n, const uint8_t* w, const int8_t* q, const uint8_t* d,
                                  const uint8_t* sums, size_t x_stride, float (*sum)[LANES]) {
@@ -29,16 +23,13 @@ INLINED void interleaved_product(int n, const uint8_t* w, const int8_t* q, const
 	UNROLLED for (int p = 0; p < 4; p++) {
 		const ints first = scale_of(DTYPE_Q4_K, &header, 2 * p),
 		           second = scale_of(DTYPE_Q4_K, &header, 2 * p + 1);
-		fetch_ahead(w + p * (INTERLEAVED_BLOCK / 4), INTERLEAVED_BLOCK / 4);
+		fetch_stream(w + FETCHED_AHEAD, sizeof(struct block_q4_k), (size_t)p, 4, true);
 		interleaved_halves(n, dot, w + (size_t)(4 + p * 8) * INTERLEAVED_WORD, first, second, q + p * 64,
 		                   x_stride);
 	}
 	UNROLLED for (int i = 0; i < n; i++) {
-		ints less = ints_set(0);
-		UNROLLED for (int p = 0; p < 4; p++) less =
-		    ints_two_products(less, minima_of(&header, p), to_all(sums + (size_t)i * x_stride + p * 4));
 		const floats product =
-		    floats_fma(header.less, floats_from_ints(less), floats_mul(header.d, floats_from_ints(dot[i])));
+		    block_product(DTYPE_Q4_K, &header, floats_from_ints(dot[i]), sums + (size_t)i * x_stride);
 		const floats xd = float_to_all(d + (size_t)i * x_stride);
 		floats_store(sum[i], floats_fma(xd, product, floats_load(sum[i])));
 	}
@@ -52,11 +43,8 @@ INLINED void interleaved_lanes(int n, const uint8_t* w, int64_t cols, const uint
 	for (int64_t b = 0; b < cols / 256; b++, w += INTERLEAVED_BLOCK)
 		interleaved_product(n, w, (const int8_t*)x + b * 256, x + layout->d + b * 4, sums + b * 16,
 		                    layout->bytes, sum[b % SUPER_SLOTS]);
-	UNROLLED for (int i = 0; i < n; i++) {
-		const floats even = floats_add(floats_load(sum[0][i]), floats_load(sum[2][i]));
-		const floats odd = floats_add(floats_load(sum[1][i]), floats_load(sum[3][i]));
-		floats_store_anywhere(out + (size_t)i * out_stride, floats_add(even, odd));
-	}
+	UNROLLED for (int i = 0; i < n; i++) floats_store_anywhere(
+	    out + (size_t)i * out_stride, slots_added(sum[0][i], SUPER_SLOTS, INTERLEAVED_BATCH * LANES));
 }
 
 /* ---- q4_0 ------------------------------------------------------------------------------------ */
@@ -77,7 +65,7 @@ INLINED void interleaved_small_lanes(int n, const uint8_t* w, int lane, int64_t 
 	UNROLLED for (int i = 0; i < n; i++) sum[i] = floats_zero();
 	for (int64_t b = 0; b < cols / 32; b++, w += INTERLEAVED_SMALL, q += 32, d += 4, starts += 4) {
 		ints dot[INTERLEAVED_BATCH];
-		fetch_ahead(w, INTERLEAVED_SMALL);
+		fetch_stream(w + FETCHED_AHEAD, sizeof(struct block_q4_0), 0, 1, true);
 		UNROLLED for (int i = 0; i < n; i++) dot[i] = to_all(starts + (size_t)i * layout->bytes);
 		interleaved_small_dot(n, dot, w + INTERLEAVED_SCALES + lane * 4, q, layout->bytes);
 		const floats wd = floats_load_halves(w + lane * 2);

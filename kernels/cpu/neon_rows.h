@@ -111,11 +111,10 @@ INLINED void take_k4_group(enum dtype type, const uint8_t* w, size_t at, bool hi
 INLINED void k4_block(enum dtype type, int n, const struct few* f, const uint8_t* const w[SIDE], int64_t b,
                       floats* sum) {
 	struct header head;
-	ints words[4], scale[8], min[4], dot[GROUP_ROWS];
+	ints words[4], scale[8], dot[GROUP_ROWS];
 	turned(w, 0, words);
 	k4_header(&head, words);
 	UNROLLED for (int g = 0; g < 8; g++) scale[g] = scale_of(DTYPE_Q4_K, &head, g);
-	UNROLLED for (int p = 0; p < 4; p++) min[p] = minima_of(&head, p);
 	UNROLLED for (int i = 0; i < n; i++) dot[i] = ints_set(0);
 	const int8_t* q = (const int8_t*)f->x + b * 256;
 	uint8x16_t bit = vdupq_n_u8(1);
@@ -128,11 +127,8 @@ INLINED void k4_block(enum dtype type, int n, const struct few* f, const uint8_t
 	}
 	UNROLLED for (int i = 0; i < n; i++) {
 		const uint8_t* x = f->x + (size_t)i * f->layout.bytes;
-		const uint8_t* sums = x + f->layout.sums + b * 16;
-		ints less = ints_set(0);
-		UNROLLED for (int p = 0; p < 4; p++) less = ints_two_products(less, min[p], to_all(sums + p * 4));
 		const floats product =
-		    floats_fma(head.less, floats_from_ints(less), floats_mul(head.d, floats_from_ints(dot[i])));
+		    block_product(type, &head, floats_from_ints(dot[i]), x + f->layout.sums + b * 16);
 		sum[i] = floats_fma(float_to_all(x + f->layout.d + b * 4), product, sum[i]);
 	}
 }

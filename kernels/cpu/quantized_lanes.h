@@ -24,8 +24,13 @@ INLINED void fetch_share(const struct rows* rows, size_t bytes, size_t share, si
 	    __builtin_prefetch(rows->at + i % LANES * rows->stride + STREAM_AHEAD + i / LANES * 64, 0, 3);
 }
 
-/* The compiler shall not compute an address from another one, or sixteen would have to fit its registers. */
-#define KEPT(x) __asm__("" : "+r"(x))
+/* Interleaved rows are one stream: fetches the share `part` of `parts` of the lines at `at`, where a group's
+ * block of `bytes` a row lies. */
+INLINED void fetch_stream(const uint8_t* at, size_t bytes, size_t part, size_t parts, bool second_level) {
+	const size_t share = INTERLEAVED_ROWS * bytes / parts;
+	UNROLLED for (size_t line = 0; line < share; line += 64)
+	    fetch_line(at + share * part + line, second_level);
+}
 
 /* Vectors of 16 bytes of every fourth row, as four of 4 bytes a row */
 INLINED void turn(const ints z[4], ints out[4]) {
@@ -209,6 +214,28 @@ INLINED ints scale_of(enum dtype type, const struct header* header, int g) {
 /* Minima of groups 2p and 2p + 1, in 16 bits each */
 INLINED ints minima_of(const struct header* header, int p) {
 	return two_bytes(header->min[p / 2], p % 2 * 2, p % 2 * 2 + 1);
+}
+
+/* A block's product with an activation row before that one's scale: `whole`, the integer products times their
+ * groups' scales, times d, and less what the minima take off, whose sums of activations are at `sums`. */
+INLINED floats block_product(enum dtype type, const struct header* header, floats whole,
+                             const uint8_t* sums) {
+	const floats product = floats_mul(header->d, whole);
+	if (group_offset(type))
+		return product;
+	ints less = ints_set(0);
+	UNROLLED for (int p = 0; p < 128 / group_of(type); p++) less =
+	    ints_two_products(less, minima_of(header, p), to_all(sums + p * 4));
+	return floats_fma(header->less, floats_from_ints(less), product);
+}
+
+/* LANES elements' sums over slots, which lie `apart` floats apart: halves to halves */
+INLINED floats slots_added(const float* sum, int slots, size_t apart) {
+	floats v[SLOTS];
+	UNROLLED for (int s = 0; s < slots; s++) v[s] = floats_load(sum + (size_t)s * apart);
+	UNROLLED for (int half = slots / 2; half > 0; half /= 2) UNROLLED for (int s = 0; s < half; s++) v[s] =
+	    floats_add(v[s], v[s + half]);
+	return v[0];
 }
 
 /* d and dmin, of which each lane holds the halves */

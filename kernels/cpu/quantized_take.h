@@ -91,7 +91,7 @@ INLINED void take_nibbles(const struct use* u, enum dtype type, size_t vector, c
 }
 
 INLINED void take_small(enum dtype type, const struct use* u, size_t block, const struct rows* rows) {
-	const bool alone = rows->interleaved && !dtype_has_min(type); /* the scales, from words */
+	const bool alone = rows->interleaved && !dtype_has_min(type); /* a half float without a word */
 	const ints halves = alone ? ints_set(0) : words(rows, 0, 0);
 	floats_store(u->tile->d[block], alone ? half_floats_at(rows, 0) : floats_from_halves(halves));
 	if (dtype_has_min(type))

@@ -140,7 +140,8 @@ static void sweep_products(struct sweeps* b, const char* kernel, const struct te
 	}
 }
 
-/* Times products, and preparing a row. Draft weights have the type that can be interleaved. */
+/* Times products, and preparing a row; products of interleaved rows, too, where sessions have such rows:
+ * draft weights in Q4_K, and stored weights of the types that the kernels ask for. */
 static void sweep_type(struct sweeps* b, enum dtype type) {
 	const size_t bytes = dtype_row_bytes(type, MATRIX_COLS) * MATRIX_ROWS;
 	const size_t prepared = reference_prepared_bytes(type, MATRIX_COLS);
@@ -151,7 +152,7 @@ static void sweep_type(struct sweeps* b, enum dtype type) {
 	for (int i = 0; i < SLICE_ROWS; i++)
 		b->kernels->prepare(type, b->prepared + (size_t)i * prepared, b->x + i * MATRIX_COLS, MATRIX_COLS);
 	sweep_products(b, "matmul", &w);
-	w.interleaved = type == DTYPE_Q4_K;
+	w.interleaved = type == DTYPE_Q4_K || (b->kernels->interleaves && b->kernels->interleaves(type));
 	if (w.interleaved)
 		sweep_products(b, "interleaved", &w);
 }
