@@ -103,8 +103,8 @@ static inline void write_codes(uint8_t* codes, size_t stride, int n, const lanes
 
 /* n of FLOAT_LANES channels whose weights are w (COLUMN_OUTPUTS, FLOAT_LANES), zeros behind the last output
  */
-static inline void round_lanes(uint8_t* codes, size_t codes_stride, uint8_t* scale, size_t scale_stride,
-                               float* peak, float* norm2, const lanes* w, int n) {
+static inline void round_lanes(uint8_t* codes, uint8_t* scale, size_t run, float* peak, float* norm2,
+                               const lanes* w, int n) {
 	const struct line_sizes sizes = line_sizes(w);
 	lanes squares = load_some(norm2, n), most = load_some(peak, n), inverse[COLUMN_SCALES];
 	indices four = {0}, beyond = {0};
@@ -120,19 +120,17 @@ static inline void round_lanes(uint8_t* codes, size_t codes_stride, uint8_t* sca
 		beyond |= (code == 255) | (sizes.squares[part] != sizes.squares[part]);
 	}
 	if (any_lane(beyond))
-		write_codes(codes, codes_stride, n, w, inverse, true);
+		write_codes(codes, run, n, w, inverse, true);
 	else
-		write_codes(codes, codes_stride, n, w, inverse, false);
+		write_codes(codes, run, n, w, inverse, false);
 	for (int lane = 0; lane < n; lane++)
-		memcpy(scale + (size_t)lane * scale_stride, (const uint8_t*)&four + lane * COLUMN_SCALES,
-		       COLUMN_SCALES);
+		memcpy(scale + (size_t)lane * run, (const uint8_t*)&four + lane * COLUMN_SCALES, COLUMN_SCALES);
 	memcpy(peak, &most, (size_t)n * sizeof(float));
 	memcpy(norm2, &squares, (size_t)n * sizeof(float));
 }
 
-static inline void round_columns(uint8_t* codes, size_t codes_stride, uint8_t* scale, size_t scale_stride,
-                                 float* peak, float* norm2, const float* x, int64_t x_stride, int outputs,
-                                 int n) {
+static inline void round_columns(uint8_t* codes, uint8_t* scale, size_t run, float* peak, float* norm2,
+                                 const float* x, int64_t x_stride, int outputs, int n) {
 	lanes w[COLUMN_OUTPUTS];
 	for (int o = outputs; o < COLUMN_OUTPUTS; o++)
 		w[o] = all(0);
@@ -142,8 +140,7 @@ static inline void round_columns(uint8_t* codes, size_t codes_stride, uint8_t* s
 			const float* row = x + o * x_stride + j;
 			w[o] = some == FLOAT_LANES ? load_lanes(row) : load_some(row, some);
 		}
-		round_lanes(codes + (size_t)j * codes_stride, codes_stride, scale + (size_t)j * scale_stride,
-		            scale_stride, peak + j, norm2 + j, w, some);
+		round_lanes(codes + (size_t)j * run, scale + (size_t)j * run, run, peak + j, norm2 + j, w, some);
 	}
 }
 

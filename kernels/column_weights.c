@@ -23,17 +23,7 @@ static struct column_rounding rounding_here(void) {
 
 static size_t round_to_line(size_t bytes) { return (bytes + COLUMN_LINE - 1) / COLUMN_LINE * COLUMN_LINE; }
 
-size_t block_map_bytes(const struct block_map* m) {
-	return (size_t)column_lines(m->map.outputs) * (size_t)m->map.channels * (COLUMN_LINE + COLUMN_SCALES);
-}
-
-/* Codes' and scales' bytes in memory */
-static size_t codes_room(const struct column_map* map) {
-	return (size_t)map->channels * (size_t)column_lines(map->outputs) * COLUMN_LINE;
-}
-static size_t scale_room(const struct column_map* map) {
-	return round_to_line((size_t)map->channels * (size_t)column_lines(map->outputs) * COLUMN_SCALES);
-}
+size_t block_map_bytes(const struct block_map* m) { return column_bytes(m->map.outputs, m->map.channels); }
 
 static int count_parts(const struct block_map* m) {
 	return (m->map.channels + PART_CHANNELS - 1) / PART_CHANNELS;
@@ -53,8 +43,7 @@ static void plan_map(struct column_weights* weights, struct block_map* m, const 
 			m->matrix[m->n_matrices++] = matrix[i];
 		}
 	m->map.channels = (int)channels;
-	weights->bytes +=
-	    codes_room(&m->map) + scale_room(&m->map) + 2 * round_to_line((size_t)channels * sizeof(float));
+	weights->bytes += block_map_bytes(m) + 2 * round_to_line((size_t)channels * sizeof(float));
 	weights->parts += count_parts(m);
 }
 
@@ -95,9 +84,8 @@ void column_weights_place(struct column_weights* weights, void* data) {
 			if (!block_map_present(m))
 				continue;
 			unsigned char* at = (unsigned char*)data + m->offset;
-			map->codes = at;
-			map->scale = at + codes_room(map);
-			at += codes_room(map) + scale_room(map);
+			map->runs = at;
+			at += block_map_bytes(m);
 			map->peak = (const float*)(const void*)at;
 			map->norm =
 			    (const float*)(const void*)(at + round_to_line((size_t)map->channels * sizeof(float)));
@@ -158,21 +146,21 @@ void column_weights_make(const struct column_weights* weights, int part) {
 	const int n = left < PART_CHANNELS ? left : PART_CHANNELS;
 	float x[COLUMN_OUTPUTS * WIDENED_STRIDE];
 	/* their own memory, which maps point to as read-only */
-	uint8_t *codes = (uint8_t*)(uintptr_t)map->codes, *scale = (uint8_t*)(uintptr_t)map->scale;
 	float *peak = (float*)(uintptr_t)map->peak + first, *norm = (float*)(uintptr_t)map->norm + first;
 	memset(peak, 0, (size_t)n * sizeof *peak);
 	memset(norm, 0, (size_t)n * sizeof *norm);
 	for (int64_t t = 0; t < column_tiles(map->outputs); t++) {
 		const struct column_span tile = column_tile(map->outputs, t);
-		const size_t lines = (size_t)tile.lines;
-		const size_t before = (size_t)tile.line * (size_t)map->channels + (size_t)first * lines;
-		for (size_t i = 0; i < lines; i++) {
-			const int64_t row = (tile.line + (int64_t)i) * COLUMN_OUTPUTS, rows = map->outputs - row;
+		const size_t run = column_run(tile.lines);
+		uint8_t* scale = (uint8_t*)(uintptr_t)map->runs + column_tile_offset(map->outputs, map->channels, t) +
+		                 (size_t)first * run;
+		uint8_t* codes = scale + column_run_scales(tile.lines);
+		for (int i = 0; i < tile.lines; i++) {
+			const int64_t row = (tile.line + i) * COLUMN_OUTPUTS, rows = map->outputs - row;
 			const int outputs = rows < COLUMN_OUTPUTS ? (int)rows : COLUMN_OUTPUTS;
 			widen_outputs(weights, m, row, outputs, first, n, x);
-			weights->rounding.round(codes + (before + i) * COLUMN_LINE, lines * COLUMN_LINE,
-			                        scale + (before + i) * COLUMN_SCALES, lines * COLUMN_SCALES, peak, norm,
-			                        x, WIDENED_STRIDE, outputs, n);
+			weights->rounding.round(codes + i * COLUMN_LINE, scale + i * COLUMN_SCALES, run, peak, norm, x,
+			                        WIDENED_STRIDE, outputs, n);
 		}
 	}
 	for (int j = 0; j < n; j++)

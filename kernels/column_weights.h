@@ -16,7 +16,7 @@ struct block_map {
 	struct column_map map;          /* channels is 0 where there is none */
 	const struct tensor* matrix[3]; /* (n_matrices) stored */
 	int n_matrices;
-	size_t offset; /* offset of its codes in the weights' memory; scale, peak and norm follow */
+	size_t offset; /* offset of its runs in the weights' memory; peak and norm follow */
 	int first_part;
 };
 

@@ -5,9 +5,9 @@
 
 #include "kernels/column_round.h"
 
-void column_round(uint8_t* codes, size_t codes_stride, uint8_t* scale, size_t scale_stride, float* peak,
-                  float* norm2, const float* x, int64_t x_stride, int outputs, int n) {
-	round_columns(codes, codes_stride, scale, scale_stride, peak, norm2, x, x_stride, outputs, n);
+void column_round(uint8_t* codes, uint8_t* scale, size_t run, float* peak, float* norm2, const float* x,
+                  int64_t x_stride, int outputs, int n) {
+	round_columns(codes, scale, run, peak, norm2, x, x_stride, outputs, n);
 }
 
 /* A histogram's bin: the float's exponent and the first 4 bits of its mantissa, about 4 % wide. */

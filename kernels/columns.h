@@ -7,10 +7,13 @@
  *
  *   w[o][j] ≈ scale[j][o / 32] · (code - 7.5), code in 0…15
  *
- * Up to COLUMN_TILE_LINES neighbouring lines of all channels form a tile. A product walks through a tile's
- * kept channels COLUMN_BESIDE at a time (kernels/cpu/column_product.h), line by line. The processor's own
- * prefetching follows such runs; single lines with gaps between them come at about half the rate of a plain
- * read. So threads do not share a map with few lines by its lines: each multiplies a half of the channels.
+ * Up to COLUMN_TILE_LINES neighbouring lines of all channels form a tile. What a channel has in a tile is a
+ * run: its scales, filled up to whole lines, and its lines of codes. (With the scales in an array of their
+ * own every kept channel also touched a place far from its codes, which took a fifth of a product's time.) A
+ * product walks through a tile's kept channels COLUMN_BESIDE at a time (kernels/cpu/column_product.h), line
+ * by line. The processor's own prefetching follows such runs; single lines with gaps between them come at
+ * about half the rate of a plain read. So threads do not share a map with few lines by its lines: each
+ * multiplies a half of the channels.
  *
  * Activations are quantized to 8 bits in groups of COLUMN_GROUP kept channels, after multiplication by the
  * channel's scale of those outputs. A group's product is an integer; the floats are added in the order of the
@@ -42,13 +45,11 @@ enum {
  * holds the codes of outputs 32·k + 4·l + i (low nibble) and 16 more (high nibble): vectors of any width
  * leave them in order when the bytes of four channels are interleaved. */
 struct column_map {
-	int64_t outputs;      /* the last line is filled up with outputs whose weights are meaningless */
-	int channels;         /* at most COLUMN_CHANNELS */
-	const uint8_t* codes; /* (tiles, channels, lines of the tile, COLUMN_LINE), aligned to COLUMN_LINE */
-	/* (tiles, channels, lines of the tile, COLUMN_SCALES): column_scale; 64 bytes more can be read */
-	const uint8_t* scale;
-	const float* peak; /* (channels) a channel's largest scale */
-	const float* norm; /* (channels) ‖W_j‖ over all outputs */
+	int64_t outputs;     /* the last line is filled up with outputs whose weights are meaningless */
+	int channels;        /* at most COLUMN_CHANNELS */
+	const uint8_t* runs; /* (tiles, channels, column_run of the tile's lines), aligned to COLUMN_LINE */
+	const float* peak;   /* (channels) a channel's largest scale */
+	const float* norm;   /* (channels) ‖W_j‖ over all outputs */
 };
 
 /* Lines of a channel */
@@ -68,6 +69,23 @@ struct column_span {
 static inline struct column_span column_tile(int64_t outputs, int64_t t) {
 	const int64_t lines = column_lines(outputs), tiles = column_tiles(outputs), first = lines * t / tiles;
 	return (struct column_span){first, (int)(lines * (t + 1) / tiles - first)};
+}
+
+/* Bytes of a run before its codes (lines, COLUMN_LINE): its scales (lines, COLUMN_SCALES), and what fills up
+ * the last of their lines. */
+static inline size_t column_run_scales(int lines) {
+	return ((size_t)lines * COLUMN_SCALES + COLUMN_LINE - 1) / COLUMN_LINE * COLUMN_LINE;
+}
+static inline size_t column_run(int lines) { return column_run_scales(lines) + (size_t)lines * COLUMN_LINE; }
+/* Bytes of a map's runs before tile t; before the tile behind the last one: of all */
+static inline size_t column_tile_offset(int64_t outputs, int channels, int64_t t) {
+	size_t run = 0;
+	for (int64_t i = 0; i < t; i++)
+		run += column_run(column_tile(outputs, i).lines);
+	return run * (size_t)channels;
+}
+static inline size_t column_bytes(int64_t outputs, int channels) {
+	return column_tile_offset(outputs, channels, column_tiles(outputs));
 }
 
 /* A scale is a float of 5 bits of exponent and 3 of mantissa, always positive: 2^-24 to 240. */
@@ -110,12 +128,11 @@ float column_threshold(const struct column_map*, const float* x, float share);
 void column_finish(const struct column_map*, struct column_list*, int n);
 
 /* Rounds `outputs` (at most COLUMN_OUTPUTS) rows of n channels to a line of each channel. codes and scale
- * point to the first channel's line and scales, peak and norm2 to its own; from one channel to the next are
- * `codes_stride` and `scale_stride` bytes. x (outputs, x_stride). peak becomes the larger of itself and the
- * scale; norm2 grows by the squares. All instruction sets write the same bytes. */
-typedef void column_round_function(uint8_t* codes, size_t codes_stride, uint8_t* scale, size_t scale_stride,
-                                   float* peak, float* norm2, const float* x, int64_t x_stride, int outputs,
-                                   int n);
+ * point to the first channel's line and scales, peak and norm2 to its own; from one channel's run to the next
+ * are `run` bytes. x (outputs, x_stride). peak becomes the larger of itself and the scale; norm2 grows by the
+ * squares. All instruction sets write the same bytes. */
+typedef void column_round_function(uint8_t* codes, uint8_t* scale, size_t run, float* peak, float* norm2,
+                                   const float* x, int64_t x_stride, int outputs, int n);
 column_round_function column_round, avx2_column_round, avx512_column_round;
 
 #ifdef __cplusplus

@@ -38,10 +38,9 @@ enum { COLUMN_AHEAD = 4 };
 
 /* Some kept channels side by side, for some neighbouring lines. */
 struct channels_beside {
-	const uint8_t* at[COLUMN_BESIDE];    /* (n) the first of a channel's lines */
-	const uint8_t* next[COLUMN_BESIDE];  /* of the channels that follow, or of these */
-	const uint8_t* scale[COLUMN_BESIDE]; /* (n) a channel's scales for the lines */
-	const float* value;                  /* (n) their activations */
+	const uint8_t* at[COLUMN_BESIDE];   /* (n) the first of a channel's lines */
+	const uint8_t* next[COLUMN_BESIDE]; /* of the channels that follow, or of these */
+	const float* value;                 /* (n) their activations */
 	/* four activations times one scale of each of four channels: word 4·line + k */
 	uint32_t q[COLUMN_BESIDE / 4][COLUMN_TILE_LINES * COLUMN_SCALES];
 	int n; /* a multiple of 4 */
@@ -58,15 +57,50 @@ INLINED lanes scales_at(const uint8_t* codes) {
 	return (lanes)((load_bytes(codes) << 20) + (COLUMN_LEAST_EXPONENT << 23));
 }
 
+/* Some neighbouring lines of a map */
+struct map_lines {
+	const uint8_t* codes; /* of channel 0 */
+	size_t run;           /* bytes to the next channel */
+	ptrdiff_t scale;      /* from a channel's codes to its scales for these lines */
+	int scale_lines;      /* cache lines in which the scales lie */
+	int lines;
+};
+
+/* What is fetched while one of a run's cache lines, of scales or codes, is read: the same channels' line
+ * further on, or the next channels'. */
+struct column_fetch {
+	const uint8_t* const* at;
+	ptrdiff_t offset;
+	bool far; /* into the second-level cache */
+};
+
+/* For cache line i of the run: scales count from 0, codes from scale_lines on. */
+INLINED struct column_fetch fetch_beside(const struct channels_beside* c, const struct map_lines* m, int i) {
+	const bool far = fetches_to_second_level();
+	const int all = m->scale_lines + m->lines, there = i + (far || all < COLUMN_AHEAD ? all : COLUMN_AHEAD);
+	const int line = there < all ? there : there - all;
+	const ptrdiff_t offset =
+	    line < m->scale_lines ? m->scale + line * COLUMN_LINE : (line - m->scale_lines) * COLUMN_LINE;
+	return (struct column_fetch){.at = there < all ? c->at : c->next, .offset = offset, .far = far};
+}
+
+INLINED void fetch_four(struct column_fetch fetch, int i) {
+	UNROLLED for (int j = i; j < i + 4; j++) fetch_line(fetch.at[j] + fetch.offset, fetch.far);
+}
+
 /* Multiplies the activations of four channels with their scales for all lines, and rounds. Reads up to
- * FLOAT_LANES - 4 bytes behind the scales. */
-static void quantize_four(struct channels_beside* c, struct group_sums* sums, int i, int lines) {
-	for (int w = 0; w < lines * COLUMN_SCALES; w += FLOAT_LANES) {
+ * FLOAT_LANES - 4 bytes behind the scales, where the run goes on. */
+static void quantize_four(struct channels_beside* c, const struct map_lines* m, struct group_sums* sums,
+                          int i) {
+	for (int line = 0; line < m->scale_lines; line++)
+		fetch_four(fetch_beside(c, m, line), i);
+	for (int w = 0; w < m->lines * COLUMN_SCALES; w += FLOAT_LANES) {
 		indices four = {0};
 		UNROLLED for (int j = 0; j < 4; j++) {
 			/* 3·2^22 is so large that nothing behind the point has room beside it: the low bits are the whole
 			 * number */
-			const indices q = (indices)(c->value[i + j] * scales_at(c->scale[i + j] + w) + 12582912.0f);
+			const indices q =
+			    (indices)(c->value[i + j] * scales_at(c->at[i + j] + m->scale + w) + 12582912.0f);
 			four |= (q & 255) << 8 * j;
 		}
 		memcpy(c->q[i / 4] + w, &four, sizeof four);
@@ -113,22 +147,15 @@ INLINED void add_four(ints sum[8], const struct channels_beside* c, int i, int l
 	}
 }
 
-/* What is fetched while a line is multiplied: the same channels' line further on, or the next channels'. */
-struct column_fetch {
-	const uint8_t* const* at;
-	int offset;
-	bool far; /* into the second-level cache */
-};
-
 /* Adds the products of n channels, from `from` on, with part p of a line to the sums, or begins the sums. */
 INLINED void add_dots(int32_t* to, const struct channels_beside* c, int from, int n, int line, int p,
-                      bool first, struct column_fetch ahead) {
+                      bool first, struct column_fetch fetch) {
 	ints sum[8], dots[8];
 	UNROLLED for (int k = 0; k < 8; k++) sum[k] = first ? ints_set(0) : ints_load(to + 16 * k);
 	UNROLLED for (int k = 0; k < 8; k++) dots[k] = COLUMN_NARROW ? ints_set(0) : sum[k];
 	UNROLLED for (int i = from; i < from + n; i += 4) {
 		if (p == 0)
-			UNROLLED for (int j = i; j < i + 4; j++) fetch_line(ahead.at[j] + ahead.offset, ahead.far);
+			fetch_four(fetch, i);
 		add_four(dots, c, i, line, p);
 	}
 #if COLUMN_NARROW
@@ -138,26 +165,22 @@ INLINED void add_dots(int32_t* to, const struct channels_beside* c, int from, in
 }
 
 /* The channels' products with all lines join the group's sums. */
-static void add_channels(struct group_sums* sums, struct channels_beside* c, int lines, bool first) {
-	const bool far = fetches_to_second_level();
+static void add_channels(struct group_sums* sums, struct channels_beside* c, const struct map_lines* m,
+                         bool first) {
 	for (int i = 0; i < c->n; i += 4)
-		quantize_four(c, sums, i, lines);
-	const int ahead = far || lines < COLUMN_AHEAD ? lines : COLUMN_AHEAD;
-	for (int line = 0; line < lines; line++) {
-		const int there = line + ahead, beyond = there - lines;
-		const struct column_fetch next = {.at = beyond < 0 ? c->at : c->next,
-		                                  .offset = (beyond < 0 ? there : beyond) * COLUMN_LINE,
-		                                  .far = far};
+		quantize_four(c, m, sums, i);
+	for (int line = 0; line < m->lines; line++) {
+		const struct column_fetch fetch = fetch_beside(c, m, m->scale_lines + line);
 		UNROLLED for (int p = 0; p < COLUMN_PARTS; p++) {
 			int32_t* const to = sums->dot[line] + LANES * p;
 			const struct channels_beside* again = c;
 			/* or activations that two parts need would be kept, and drive sums out of the registers */
 			KEPT(again);
 			if (c->n == COLUMN_BESIDE)
-				add_dots(to, again, 0, COLUMN_BESIDE, line, p, first, next);
+				add_dots(to, again, 0, COLUMN_BESIDE, line, p, first, fetch);
 			else
 				for (int i = 0; i < c->n; i += 4)
-					add_dots(to, again, i, 4, line, p, first && i == 0, next);
+					add_dots(to, again, i, 4, line, p, first && i == 0, fetch);
 		}
 	}
 }
@@ -183,13 +206,6 @@ static void add_sums(float* out, struct group_sums* sums, int lines, float step)
 	}
 }
 
-/* Some neighbouring lines of a map */
-struct map_lines {
-	const uint8_t *codes, *scale; /* of channel 0 */
-	size_t stride, scale_stride;  /* bytes to the next channel */
-	int lines;
-};
-
 static void add_group(float* out, const struct map_lines* m, const struct column_list* list, int from) {
 	const int left = list->n - from, n = left < COLUMN_GROUP ? left : COLUMN_GROUP;
 	struct group_sums sums;
@@ -200,12 +216,10 @@ static void add_group(float* out, const struct map_lines* m, const struct column
 		c.value = list->value + i;
 		for (int j = 0; j < c.n; j++) {
 			const int next = i + j + COLUMN_BESIDE < list->n ? i + j + COLUMN_BESIDE : i + j;
-			c.at[j] = m->codes + list->channel[i + j] * m->stride;
-			c.scale[j] = m->scale + list->channel[i + j] * m->scale_stride;
-			c.next[j] = m->codes + list->channel[next] * m->stride;
-			__builtin_prefetch(m->scale + list->channel[next] * m->scale_stride);
+			c.at[j] = m->codes + list->channel[i + j] * m->run;
+			c.next[j] = m->codes + list->channel[next] * m->run;
 		}
-		add_channels(&sums, &c, m->lines, i == from);
+		add_channels(&sums, &c, m, i == from);
 	}
 	add_sums(out, &sums, m->lines, list->step[from / COLUMN_GROUP]);
 }
@@ -213,19 +227,26 @@ static void add_group(float* out, const struct map_lines* m, const struct column
 /* add_group fetches channels that follow others, so nothing has fetched the first ones. (Attention's maps
  * take .96 of the time, gate and up .98, down as long; Zen 4.) */
 INLINED void fetch_first(const struct map_lines* m, const struct column_list* list) {
-	for (int i = 0; i < COLUMN_BESIDE && i < list->n; i++)
+	for (int i = 0; i < COLUMN_BESIDE && i < list->n; i++) {
+		const uint8_t* codes = m->codes + list->channel[i] * m->run;
+		for (int line = 0; line < m->scale_lines; line++)
+			fetch_line(codes + m->scale + line * COLUMN_LINE, true);
 		for (int line = 0; line < m->lines; line++)
-			fetch_line(m->codes + list->channel[i] * m->stride + (size_t)line * COLUMN_LINE, true);
+			fetch_line(codes + line * COLUMN_LINE, true);
+	}
 }
 
 static void column_product(float* out, size_t out_stride, const struct column_map* map, int64_t tile,
                            struct column_span span, const struct column_list* list, int n) {
 	const struct column_span all = column_tile(map->outputs, tile);
-	const size_t first = (size_t)all.line * (size_t)map->channels + (size_t)(span.line - all.line);
-	const struct map_lines m = {.codes = map->codes + first * COLUMN_LINE,
-	                            .scale = map->scale + first * COLUMN_SCALES,
-	                            .stride = (size_t)all.lines * COLUMN_LINE,
-	                            .scale_stride = (size_t)all.lines * COLUMN_SCALES,
+	const int first = (int)(span.line - all.line), scale = first * COLUMN_SCALES;
+	const size_t codes = column_run_scales(all.lines) + (size_t)first * COLUMN_LINE;
+	const int last = scale + span.lines * COLUMN_SCALES - 1;
+	const struct map_lines m = {.codes =
+	                                map->runs + column_tile_offset(map->outputs, map->channels, tile) + codes,
+	                            .run = column_run(all.lines),
+	                            .scale = scale - (ptrdiff_t)codes,
+	                            .scale_lines = last / COLUMN_LINE - scale / COLUMN_LINE + 1,
 	                            .lines = span.lines};
 	int most = 0;
 	if (fetches_to_second_level())

@@ -21,10 +21,9 @@ column_keep_function reference_column_keep, avx512_column_keep;
 	}
 #define COLUMN_FUNCTIONS(isa)                                                                                \
 	COLUMN_PRODUCT(isa)                                                                                      \
-	void isa##_column_round(uint8_t* codes, size_t codes_stride, uint8_t* scale, size_t scale_stride,        \
-	                        float* peak, float* norm2, const float* x, int64_t x_stride, int outputs,        \
-	                        int n) {                                                                         \
-		round_columns(codes, codes_stride, scale, scale_stride, peak, norm2, x, x_stride, outputs, n);       \
+	void isa##_column_round(uint8_t* codes, uint8_t* scale, size_t run, float* peak, float* norm2,           \
+	                        const float* x, int64_t x_stride, int outputs, int n) {                          \
+		round_columns(codes, scale, run, peak, norm2, x, x_stride, outputs, n);                              \
 	}
 
 #endif

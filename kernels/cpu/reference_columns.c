@@ -22,18 +22,16 @@ static int code_at(const uint8_t* line, int o) {
 	return o % 32 < 16 ? byte & 15 : byte >> 4;
 }
 
-static float output_of(const struct column_map* map, struct column_span tile, int64_t line,
-                       const struct column_list* list, int o) {
-	const size_t lines = (size_t)tile.lines;
-	const size_t first = (size_t)tile.line * (size_t)map->channels + (size_t)(line - tile.line);
+/* Output o of a line; `runs` are those of its tile, of so many lines. */
+static float output_of(const uint8_t* runs, int lines, int64_t line, const struct column_list* list, int o) {
 	float sum = 0;
 	for (int from = 0; from < list->n; from += COLUMN_GROUP) {
 		int32_t dot = 0; /* of (16·code - 120) and the activation */
 		for (int i = from; i < list->n && i < from + COLUMN_GROUP; i++) {
-			const size_t at = first + list->channel[i] * lines;
-			const float scale = column_scale(map->scale[at * COLUMN_SCALES + (size_t)o / 32]);
+			const uint8_t* run = runs + list->channel[i] * column_run(lines);
+			const float scale = column_scale(run[line * COLUMN_SCALES + o / 32]);
 			const int q = (int)nearbyintf(list->value[i] * scale);
-			dot += (16 * code_at(map->codes + at * COLUMN_LINE, o) - 120) * q;
+			dot += (16 * code_at(run + column_run_scales(lines) + line * COLUMN_LINE, o) - 120) * q;
 		}
 		sum += (float)dot * (list->step[from / COLUMN_GROUP] / 16);
 	}
@@ -43,8 +41,9 @@ static float output_of(const struct column_map* map, struct column_span tile, in
 void reference_column_product(float* out, size_t out_stride, const struct column_map* map, int64_t tile,
                               struct column_span span, const struct column_list* list, int n) {
 	const struct column_span all = column_tile(map->outputs, tile);
+	const uint8_t* runs = map->runs + column_tile_offset(map->outputs, map->channels, tile);
 	for (int i = 0; i < n; i++)
 		for (int o = 0; o < span.lines * COLUMN_OUTPUTS; o++)
-			out[(size_t)i * out_stride + (size_t)o] =
-			    output_of(map, all, span.line + o / COLUMN_OUTPUTS, &list[i], o % COLUMN_OUTPUTS);
+			out[(size_t)i * out_stride + (size_t)o] = output_of(
+			    runs, all.lines, span.line - all.line + o / COLUMN_OUTPUTS, &list[i], o % COLUMN_OUTPUTS);
 }

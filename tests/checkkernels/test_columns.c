@@ -32,7 +32,7 @@ enum { TILED_CHANNELS = 400 }; /* of a map with more than one tile, at most */
 struct trial {
 	struct column_map map;
 	float* w; /* (outputs, channels) */
-	uint8_t *codes, *scale;
+	uint8_t* runs;
 	float *peak, *norm;
 	float* x; /* (channels) */
 };
@@ -42,13 +42,6 @@ static void* allocate(size_t bytes) {
 	assert_non_null(memory);
 	memset(memory, 0, (bytes + 127) / 64 * 64);
 	return memory;
-}
-
-static size_t codes_bytes(int outputs, int channels) {
-	return (size_t)column_lines(outputs) * (size_t)channels * COLUMN_LINE;
-}
-static size_t scale_bytes(int outputs, int channels) {
-	return (size_t)column_lines(outputs) * (size_t)channels * COLUMN_SCALES;
 }
 
 static int tile_of(int outputs, int line) {
@@ -64,16 +57,17 @@ static void round_map(struct trial* t, column_round_function* round, int channel
 	memset(t->norm, 0, (size_t)channels * sizeof(float));
 	for (int line = 0; line * COLUMN_OUTPUTS < outputs; line++) {
 		const int first = line * COLUMN_OUTPUTS, left = outputs - first;
-		const struct column_span tile = column_tile(outputs, tile_of(outputs, line));
-		const size_t stride = (size_t)tile.lines;
+		const int t_of_line = tile_of(outputs, line);
+		const struct column_span tile = column_tile(outputs, t_of_line);
+		const size_t run = column_run(tile.lines);
+		uint8_t* const runs = t->runs + column_tile_offset(outputs, channels, t_of_line);
 		for (int j = 0; j < channels; j += channels_a_call) {
 			const int n = channels - j < channels_a_call ? channels - j : channels_a_call;
-			const size_t at =
-			    (size_t)tile.line * (size_t)channels + (size_t)j * stride + (size_t)(line - tile.line);
-			round(t->codes + at * COLUMN_LINE, stride * COLUMN_LINE, t->scale + at * COLUMN_SCALES,
-			      stride * COLUMN_SCALES, t->peak + j, t->norm + j,
-			      t->w + (size_t)first * (size_t)channels + j, channels,
-			      left < COLUMN_OUTPUTS ? left : COLUMN_OUTPUTS, n);
+			uint8_t* const scale = runs + (size_t)j * run + (line - tile.line) * COLUMN_SCALES;
+			uint8_t* const codes =
+			    runs + (size_t)j * run + column_run_scales(tile.lines) + (line - tile.line) * COLUMN_LINE;
+			round(codes, scale, run, t->peak + j, t->norm + j, t->w + (size_t)first * (size_t)channels + j,
+			      channels, left < COLUMN_OUTPUTS ? left : COLUMN_OUTPUTS, n);
 		}
 	}
 	for (int j = 0; j < channels; j++)
@@ -83,17 +77,12 @@ static void round_map(struct trial* t, column_round_function* round, int channel
 static struct trial open_trial(int outputs, int channels) {
 	const size_t n = (size_t)channels;
 	struct trial t = {.w = allocate((size_t)outputs * n * 4),
-	                  .codes = allocate(codes_bytes(outputs, channels)),
-	                  .scale = allocate(scale_bytes(outputs, channels)),
+	                  .runs = allocate(column_bytes(outputs, channels)),
 	                  .peak = allocate(n * 4),
 	                  .norm = allocate(n * 4),
 	                  .x = allocate(n * 4)};
-	t.map = (struct column_map){.outputs = outputs,
-	                            .channels = channels,
-	                            .codes = t.codes,
-	                            .scale = t.scale,
-	                            .peak = t.peak,
-	                            .norm = t.norm};
+	t.map = (struct column_map){
+	    .outputs = outputs, .channels = channels, .runs = t.runs, .peak = t.peak, .norm = t.norm};
 	for (int j = 0; j < channels; j++) {
 		const float size = expf(3 * random_float());
 		t.x[j] = random_below(20) ? random_float() * size : 0;
@@ -104,7 +93,7 @@ static struct trial open_trial(int outputs, int channels) {
 }
 
 static void close_trial(struct trial* t) {
-	void* const all[] = {t->w, t->codes, t->scale, t->peak, t->norm, t->x};
+	void* const all[] = {t->w, t->runs, t->peak, t->norm, t->x};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		free(all[i]);
 }
@@ -158,8 +147,7 @@ static void same_bytes(int outputs, int channels, bool odd, column_round_functio
 	round_map(&plain, column_round, channels);
 	round_map(&other, fast, 1 + random_below(channels));
 	const size_t n = (size_t)channels;
-	assert_memory_equal(plain.codes, other.codes, codes_bytes(outputs, channels));
-	assert_memory_equal(plain.scale, other.scale, scale_bytes(outputs, channels));
+	assert_memory_equal(plain.runs, other.runs, column_bytes(outputs, channels));
 	assert_memory_equal(plain.peak, other.peak, n * 4);
 	for (size_t j = 0; j < n; j++) /* what is no number has no particular bits */
 		assert_true(odd && isnan(plain.norm[j]) ? isnan(other.norm[j])

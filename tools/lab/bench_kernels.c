@@ -51,7 +51,7 @@ struct sweeps {
 };
 
 enum {
-	COLUMN_TILES = BUFFER_BYTES / (MATRIX_COLS * COLUMN_LINE * COLUMN_TILE_LINES),
+	COLUMN_TILES = BUFFER_BYTES / (MATRIX_COLS * COLUMN_LINE * (COLUMN_TILE_LINES + COLUMN_SCALES)),
 	COLUMN_MAP_LINES = COLUMN_TILES * COLUMN_TILE_LINES
 };
 
@@ -168,8 +168,7 @@ static void sweep_columns(struct sweeps* b) {
 	static const int kept[] = {100, 60, 43, 35, 28}; /* per cent */
 	b->map = (struct column_map){.outputs = (int64_t)COLUMN_MAP_LINES * COLUMN_OUTPUTS,
 	                             .channels = MATRIX_COLS,
-	                             .codes = b->buffer,
-	                             .scale = b->buffer, /* any bytes do */
+	                             .runs = b->buffer, /* any bytes do */
 	                             .peak = b->ones,
 	                             .norm = b->ones};
 	b->kept = (struct column_list){.channel = b->channel, .value = b->value, .step = b->step};
