@@ -71,6 +71,7 @@ static const double loss_share = 0.01, allowance = 3.5, most_kept = 64;
  * prompts. But never to make them costs more: where a machine hands out memory slowly, the 0.5B takes 55 and
  * decoded 823 tokens plainly. */
 enum { LONGEST_MAKING = 48 };
+enum { BRINGS_IN = 4 };
 
 void budget_open(struct speculation_budget* budget, double opt_budget) {
 	*budget =
@@ -91,6 +92,8 @@ void budget_round(struct speculation_budget* budget, double cost, int tokens) {
 double budget_round_limit(const struct speculation_budget* budget) {
 	return budget->balance - budget_floor(budget) + 1;
 }
+
+void budget_renew(struct speculation_budget* budget) { budget->balance = fmax(budget->balance, 0); }
 
 bool budget_allows_learning(const struct speculation_budget* budget, double cost) {
 	const double earned = fmin(budget->advance - budget->taken, fmax(0, budget->balance / 2));
@@ -113,14 +116,14 @@ static bool has_earned(const struct speculation_budget* budget, double cost) {
 
 bool budget_allows_making(const struct speculation_budget* budget, double cost, double whole, double left,
                           int tokens) {
-	/* a fourth of a step each, after as many tokens as all of it takes steps: a short first answer pays
-	 * nothing, and a text that ends right after it took at most twice its time. Short answers pay together:
-	 * after eight times as many tokens it takes at most an eighth of the time so far. */
-	const bool together = budget->prepayment > 0 && budget->plain >= 8 * left;
-	const bool brings_in = budget->plain >= whole && (tokens >= 4 * left || together);
+	/* A token saves a fourth of a step. So renting costs as much as buying after BRINGS_IN tokens a step,
+	 * and that is when to buy (ski rental; Karlin et al. 1988), unless as many are known to come. A short
+	 * first answer pays nothing, since all of it has to take fewer steps than there were tokens. */
+	const bool together = budget->prepayment > 0 && budget->plain >= BRINGS_IN * left;
+	const bool brings_in = budget->plain >= whole && (tokens >= BRINGS_IN * left || together);
 	if (whole > LONGEST_MAKING)
 		return isinf(budget->opt_budget) || budget->learned + cost <= budget->opt_budget * budget->plain ||
-		       (together && budget->learned + cost <= budget->plain / 8);
+		       (together && budget->learned + cost <= budget->plain / BRINGS_IN);
 	return has_earned(budget, cost) || (brings_in && budget->learned + cost <= 1.5 * budget->prepayment) ||
 	       budget_allows_learning(budget, cost);
 }
@@ -134,7 +137,10 @@ void budget_make(struct speculation_budget* budget, double cost, double whole) {
 
 /* ---- the planner ---------------------------------------------------------------------------- */
 
-static const float rate_memory = 256; /* plain steps */
+/* Plain steps of which the rate is, and as many at a rate of 1 beside them. What a token is worth is what the
+ * tokens after it take, and hard places lie side by side. The mean rate of 256 steps made easy texts forbid
+ * drafts in hard ones, where they would still have been better than plain steps (docs/lessons.md). */
+static const float rate_memory = 32;
 /* Each token counts so much of the one before it, because a round that ends early can start another one where
  * drafts are good, with more known. (Replayed over 280 answers of four models at four cost lists, without and
  * with this factor: 1.863 and 1.896 on the half that chose it, 1.844 and 1.883 on the other.) */
@@ -144,10 +150,11 @@ void planner_open(struct planner* p, struct drafter_set* set, struct acceptance*
 	memset(p, 0, sizeof *p);
 	p->set = set;
 	p->acceptance = acceptance;
-	p->tokens = p->cost = rate_memory / 8;
 }
 
-float planner_rate(const struct planner* p) { return fmaxf(1, p->tokens / p->cost); }
+float planner_rate(const struct planner* p) {
+	return fmaxf(1, (p->tokens + rate_memory) / (p->cost + rate_memory));
+}
 
 void planner_set_costs(struct planner* p, const struct cost_table* costs) {
 	p->costs = *costs;

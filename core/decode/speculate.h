@@ -2,8 +2,8 @@
  * tokens for its cost. It reads no clock and runs no pass: callers bring costs (cost.h) and results.
  *
  * A round makes draft passes, then verifies a tree of n rows. Costs are in plain steps, one-row full passes
- * at the same context: c of a draft pass, v(n) of a full pass of n rows, v(1) = 1. λ is the recent rate of
- * tokens in the time of a plain step, at least 1. The planner makes
+ * at the same context: c of a draft pass, v(n) of a full pass of n rows, v(1) = 1. λ is the rate of
+ * tokens in the time of a plain step, of late and drawn towards 1. The planner makes
  *
  *     expected tokens - λ · (cost of the draft passes + v(n))
  *
@@ -61,7 +61,7 @@ void acceptance_observe(struct acceptance*, int source, int bin, int rank, bool 
  * on their own share of plain time. Unless that share was given by name, they may also take half of what
  * drafting has earned at the beginning, up to some steps, because a good mask is worth most when it is found
  * early. Neither account stops the other. With the defaults both together stay within 3 % for runs of 512
- * tokens and more; draft weights that never pay may take up to 72 steps beyond that, or an eighth of the time
+ * tokens and more; draft weights that never pay may take up to 72 steps beyond that, or a fourth of the time
  * so far. Idle time is on neither account. */
 struct speculation_budget {
 	double opt_budget; /* learning's share of plain time; infinity: unlimited */
@@ -83,6 +83,8 @@ double budget_floor(const struct speculation_budget*);
 void budget_round(struct speculation_budget*, double cost, int tokens);
 /* The most that a round may cost in its worst case, one token. */
 double budget_round_limit(const struct speculation_budget*);
+/* Drafts have changed for the better: what earlier ones lost counts no more. */
+void budget_renew(struct speculation_budget*);
 /* True if learning may spend `cost` now; a matchness pass, a proposal, a fit. */
 bool budget_allows_learning(const struct speculation_budget*, double cost);
 void budget_learn(struct speculation_budget*, double cost);
@@ -90,12 +92,11 @@ void budget_learn(struct speculation_budget*, double cost);
  * balance, and what learning may spend. It may spend ahead of time, half as much again as the
  * prepayment at most, if as many tokens were emitted as it takes steps, and if the request is long enough:
  * draft weights that make decoding a quarter faster would earn what is left. It may also do so once all
- * requests together have emitted eight times as many tokens as what is left takes steps. Draft weights are
- * worth most when they are made early, and nothing when they are half made. Waiting for as many tokens as
- * steps is the rule for renting or buying. It counts the tokens of all requests: a session that ends sooner
+ * requests together have emitted as many tokens as that. Draft weights are worth most when they are made
+ * early, and nothing when they are half made. A session that ends within as many tokens as they take steps
  * pays nothing, and a short answer after others may pay. whole, left: the estimated steps of all and of the
  * rest, at worst half too low. tokens: the tokens that the request may still emit. Weights that take over 48
- * plain steps use learning's share, or an eighth of the time of all requests together. */
+ * plain steps use learning's share, or a fourth of the time of all requests together. */
 bool budget_allows_making(const struct speculation_budget*, double cost, double whole, double left,
                           int tokens);
 void budget_make(struct speculation_budget*, double cost, double whole);
@@ -145,7 +146,7 @@ struct planner {
 	struct acceptance* acceptance; /* the caller's, perhaps shared by sequences of one thread */
 	struct cost_table costs;
 	float slope[SLICE_ROWS + 1]; /* the least cost of a row from n on, for any number of rows */
-	float tokens, cost;          /* of recent rounds, fading: the rate */
+	float tokens, cost;          /* of recent rounds, fading */
 	struct round_limits limits;
 	float spent; /* on this round's passes */
 	struct tree tree;

@@ -88,8 +88,9 @@ static double worth(const struct tree* tree) {
 
 static double plan_gain(struct rounds* r, double rate, int32_t root, const struct round_limits* limits) {
 	struct planner* p = &r->planner;
-	p->tokens = (float)rate;
-	p->cost = 1;
+	/* so many steps that the rate is hardly drawn towards 1 */
+	p->tokens = 1e7f * (float)rate;
+	p->cost = 1e7f;
 	planner_start(p, root, limits);
 	assert_int_equal(planner_next(p).kind, PLAN_VERIFY);
 	return 1 + worth(&p->tree) - rate * (double)p->costs.verify[p->tree.n];
@@ -298,9 +299,34 @@ static void test_gain_is_reached(void** state) {
 	rounds_close(&r);
 }
 
+/* After a long easy text a hard one is planned by what its own tokens take, within a few of them. */
+static void test_rate_follows_the_text(void** state) {
+	(void)state;
+	static struct rounds r;
+	rounds_open(&r, "retrieval", 64, LETTERS, 0.1, 1);
+	const struct round_limits alone = {1, DEPTH, 1};
+	const struct verdict verdict = {.accepted = 0};
+	const struct result out[1] = {{.token = 0}};
+	assert_true(planner_rate(&r.planner) == 1);
+	for (int i = 0; i < 1000; i++) {
+		planner_start(&r.planner, teach(&r), &alone);
+		planner_next(&r.planner);
+		planner_see(&r.planner, &verdict, out, 3, 1.5f);
+	}
+	assert_float_equal(planner_rate(&r.planner), 1.5, 0.02);
+	for (int i = 0; i < 40; i++) {
+		planner_start(&r.planner, teach(&r), &alone);
+		planner_next(&r.planner);
+		planner_see(&r.planner, &verdict, out, 1, 1);
+	}
+	assert_in_range((uintmax_t)(100 * planner_rate(&r.planner)), 100, 120);
+	rounds_close(&r);
+}
+
 int main(void) {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_exhaustive), cmocka_unit_test(test_passes),
-	                                   cmocka_unit_test(test_cascade), cmocka_unit_test(test_adversaries),
-	                                   cmocka_unit_test(test_gain_is_reached)};
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_exhaustive),      cmocka_unit_test(test_passes),
+	    cmocka_unit_test(test_cascade),         cmocka_unit_test(test_adversaries),
+	    cmocka_unit_test(test_gain_is_reached), cmocka_unit_test(test_rate_follows_the_text)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

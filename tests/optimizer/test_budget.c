@@ -325,9 +325,9 @@ static void test_making_a_copy(void** state) {
 	assert_false(budget_allows_making(&budget, 1, 20, 20, 79));
 	assert_true(budget_allows_making(&budget, 1, 20, 5, 20));
 	/* or after requests that were long enough together, however short this one is */
-	assert_true(budget_allows_making(&budget, 1, 20, 5, 1));
-	assert_false(budget_allows_making(&budget, 1, 20, 5.1, 1));
-	assert_false(budget_allows_making(&budget, 1, 41, 5, 1));
+	assert_true(budget_allows_making(&budget, 1, 20, 10, 1));
+	assert_false(budget_allows_making(&budget, 1, 20, 10.1, 1));
+	assert_false(budget_allows_making(&budget, 1, 41, 10, 1));
 	assert_false(budget_allows_learning(&budget, 0.5));
 	budget_make(&budget, 71, 40);
 	assert_float_equal(budget.balance, 0, 1e-12);
@@ -356,13 +356,21 @@ static void test_making_a_copy(void** state) {
 	assert_float_equal(budget.balance, 60, 1e-12);
 	assert_false(budget_allows_making(&budget, 1, 49, 48, 1000));
 	assert_true(budget_allows_making(&budget, 1, 48, 48, 1000));
-	/* or an eighth of the time of all requests */
-	budget_round(&budget, 284, 284);
+	/* or a fourth of the time of all requests */
+	budget_round(&budget, 92, 92);
 	assert_true(budget_allows_making(&budget, 3, 49, 48, 1));
 	assert_false(budget_allows_making(&budget, 3, 49, 48.1, 1));
 	budget_make(&budget, 45, 49);
 	assert_true(budget_allows_making(&budget, 2, 49, 2, 1));
 	assert_false(budget_allows_making(&budget, 2.1, 49, 2, 1));
+	/* what earlier drafts lost does not keep the new ones from being tried, and what they earned stays */
+	budget_open(&budget, -1);
+	budget_round(&budget, 4, 1);
+	budget_renew(&budget);
+	assert_float_equal(budget.balance, 0, 1e-12);
+	budget_round(&budget, 1, 6);
+	budget_renew(&budget);
+	assert_float_equal(budget.balance, 5, 1e-12);
 	/* drafts that lost do not keep a model from its draft weights: learning has a share of its own */
 	budget_open(&budget, 0.1);
 	budget_round(&budget, 110, 100);

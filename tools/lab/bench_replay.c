@@ -117,6 +117,7 @@ static bool draft_round(struct replay* r, double* cost, struct error* error) {
 		drafter->fill(state, &p->tree, action.head, action.carry, &pass);
 		pass.quantized = quantized ? &layers : NULL;
 		pass.quantized_head = quantized_head;
+		pass.levels = quantized && quantized->format.columns ? &r->part.bench.engine->levels : NULL;
 		if (!backend->run(backend, &pass, error))
 			return false;
 		drafter->take(state);
