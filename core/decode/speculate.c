@@ -71,6 +71,7 @@ static const double loss_share = 0.01, allowance = 3.5, most_kept = 64;
  * prompts. But never to make them costs more: where a machine hands out memory slowly, the 0.5B takes 55 and
  * decoded 823 tokens plainly. */
 enum { LONGEST_MAKING = 48 };
+/* Tokens that bring in a step of making, if each saves a fourth of a step. */
 enum { BRINGS_IN = 4 };
 
 void budget_open(struct speculation_budget* budget, double opt_budget) {
@@ -116,9 +117,9 @@ static bool has_earned(const struct speculation_budget* budget, double cost) {
 
 bool budget_allows_making(const struct speculation_budget* budget, double cost, double whole, double left,
                           int tokens) {
-	/* A token saves a fourth of a step. So renting costs as much as buying after BRINGS_IN tokens a step,
-	 * and that is when to buy (ski rental; Karlin et al. 1988), unless as many are known to come. A short
-	 * first answer pays nothing, since all of it has to take fewer steps than there were tokens. */
+	/* After BRINGS_IN tokens a step, doing without has cost as much as making. That is when to buy what one
+	 * could rent (ski rental; Karlin et al. 1988), unless as many tokens are known to come. A short first
+	 * answer pays nothing, since making has to take fewer steps than there were tokens. */
 	const bool together = budget->prepayment > 0 && budget->plain >= BRINGS_IN * left;
 	const bool brings_in = budget->plain >= whole && (tokens >= BRINGS_IN * left || together);
 	if (whole > LONGEST_MAKING)
