@@ -99,8 +99,6 @@ void plan_make_draft_weights(struct session* s) {
 	engine->draft_weights_steps = made == 0 ? steps : fmin(engine->draft_weights_steps, steps);
 	s->figures.seconds.optimize += seconds;
 	budget_make(s->budget, seconds / plain / unit, whole / unit);
-	if (now == 1)
-		budget_renew(s->budget);
 }
 
 /* ---- the planner's rule ------------------------------------------------------------------- */

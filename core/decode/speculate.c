@@ -94,8 +94,6 @@ double budget_round_limit(const struct speculation_budget* budget) {
 	return budget->balance - budget_floor(budget) + 1;
 }
 
-void budget_renew(struct speculation_budget* budget) { budget->balance = fmax(budget->balance, 0); }
-
 bool budget_allows_learning(const struct speculation_budget* budget, double cost) {
 	const double earned = fmin(budget->advance - budget->taken, fmax(0, budget->balance / 2));
 	return budget->learned + cost <= budget->opt_budget * budget->plain + budget->taken + earned ||
@@ -138,9 +136,10 @@ void budget_make(struct speculation_budget* budget, double cost, double whole) {
 
 /* ---- the planner ---------------------------------------------------------------------------- */
 
-/* Plain steps of which the rate is, and as many at a rate of 1 beside them. What a token is worth is what the
- * tokens after it take, and hard places lie side by side. The mean rate of 256 steps made easy texts forbid
- * drafts in hard ones, where they would still have been better than plain steps (docs/lessons.md). */
+/* The rate is that of the last plain steps, so many, with as many at a rate of 1 beside them. A token is
+ * worth what the tokens after it take, and hard places lie side by side. With the mean of 256 steps an easy
+ * text kept drafts out of a harder one, where they would still have been better than plain steps
+ * (docs/lessons.md). */
 static const float rate_memory = 32;
 /* Each token counts so much of the one before it, because a round that ends early can start another one where
  * drafts are good, with more known. (Replayed over 280 answers of four models at four cost lists, without and

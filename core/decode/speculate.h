@@ -2,8 +2,8 @@
  * tokens for its cost. It reads no clock and runs no pass: callers bring costs (cost.h) and results.
  *
  * A round makes draft passes, then verifies a tree of n rows. Costs are in plain steps, one-row full passes
- * at the same context: c of a draft pass, v(n) of a full pass of n rows, v(1) = 1. λ is the rate of
- * tokens in the time of a plain step, of late and drawn towards 1. The planner makes
+ * at the same context: c of a draft pass, v(n) of a full pass of n rows, v(1) = 1. λ is the recent
+ * rate of tokens in the time of a plain step, drawn towards 1. The planner makes
  *
  *     expected tokens - λ · (cost of the draft passes + v(n))
  *
@@ -83,8 +83,6 @@ double budget_floor(const struct speculation_budget*);
 void budget_round(struct speculation_budget*, double cost, int tokens);
 /* The most that a round may cost in its worst case, one token. */
 double budget_round_limit(const struct speculation_budget*);
-/* Drafts have changed for the better: what earlier ones lost counts no more. */
-void budget_renew(struct speculation_budget*);
 /* True if learning may spend `cost` now; a matchness pass, a proposal, a fit. */
 bool budget_allows_learning(const struct speculation_budget*, double cost);
 void budget_learn(struct speculation_budget*, double cost);

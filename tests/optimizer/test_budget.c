@@ -363,14 +363,6 @@ static void test_making_a_copy(void** state) {
 	budget_make(&budget, 45, 49);
 	assert_true(budget_allows_making(&budget, 2, 49, 2, 1));
 	assert_false(budget_allows_making(&budget, 2.1, 49, 2, 1));
-	/* what earlier drafts lost does not keep the new ones from being tried, and what they earned stays */
-	budget_open(&budget, -1);
-	budget_round(&budget, 4, 1);
-	budget_renew(&budget);
-	assert_float_equal(budget.balance, 0, 1e-12);
-	budget_round(&budget, 1, 6);
-	budget_renew(&budget);
-	assert_float_equal(budget.balance, 5, 1e-12);
 	/* drafts that lost do not keep a model from its draft weights: learning has a share of its own */
 	budget_open(&budget, 0.1);
 	budget_round(&budget, 110, 100);

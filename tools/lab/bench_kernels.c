@@ -51,7 +51,9 @@ struct sweeps {
 };
 
 enum {
-	COLUMN_TILES = BUFFER_BYTES / (MATRIX_COLS * COLUMN_LINE * (COLUMN_TILE_LINES + COLUMN_SCALES)),
+	/* cache lines of a channel in a tile: its scales and its codes, as column_run has it */
+	RUN_LINES = COLUMN_TILE_LINES + (COLUMN_TILE_LINES * COLUMN_SCALES + COLUMN_LINE - 1) / COLUMN_LINE,
+	COLUMN_TILES = BUFFER_BYTES / (MATRIX_COLS * COLUMN_LINE * RUN_LINES),
 	COLUMN_MAP_LINES = COLUMN_TILES * COLUMN_TILE_LINES
 };
 
