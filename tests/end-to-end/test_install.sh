@@ -12,6 +12,12 @@ cmake --install "$build" --prefix "$place/usr" > "$place/log"
 unset SWIFTLET_DATA
 cd "$place"
 usr/bin/swiftlet run -p 'Once upon a time' -n 8 --temp 0 > program.txt
+for program in "$SWIFTLET" usr/bin/swiftlet; do
+	if LD_DEBUG=libs "$program" --version 2>&1 | grep 'trying file=[^/]'; then
+		echo "$program takes libraries from the current folder"
+		exit 1
+	fi
+done
 library=$(dirname "$(find usr -name libswiftlet.so | head -1)")
 for wanted in usr/include/swiftlet.h usr/share/man/man1/swiftlet.1 usr/lib/systemd/system/swiftlet.service \
 	usr/share/bash-completion/completions/swiftlet usr/share/doc/swiftlet/methods.md "$library"/pkgconfig/swiftlet.pc "$library"/cmake/swiftlet/swiftlet-config.cmake; do
