@@ -14,7 +14,7 @@ PAGES = ["README.md", "CONTRIBUTING.md", *(os.path.join("docs", os.path.basename
 ROOMS = ("core/", "docs/", "gp/", "kernels/", "optimizer/", "packaging/", "streams/", "tests/", "tools/")
 COMMANDS = ["run", "chat", "serve", "pull", "list", "stream", "learn", "masks", "inspect", "tokenize"]
 OF_OTHERS = {"--before", "--dry-run", "--folder", "--full", "--ci", "--list", "--only", "--preset", "--rehearse", "--results",
-             "--stat", "--toolchain", "--write", "--cuts"}  # of scripts, git, CMake
+             "--stat", "--tests", "--toolchain", "--write", "--cuts"}  # of scripts, git, CMake
 
 
 def text_of(page):
