@@ -1,22 +1,21 @@
 #!/usr/bin/env python3
-"""packaging/python/make_wheel.py BUILD OUT: a wheel of the program that BUILD holds, the shared libraries that it loads but
-for the C library's own, the built-in model, and the Python module beside this file. Prints the wheel's path.
+"""packaging/python/make_wheel.py BUILD OUT: a wheel of the program that BUILD holds with what it takes along (portable.py),
+and the Python module beside this file. Prints the wheel's path.
 
-The wheel's tag names the C library that it was built with: manylinux_2_36_x86_64 is Debian 12's."""
+The wheel's tag names the oldest C library and the processor that it runs with: manylinux_2_34_x86_64."""
 import base64
 import hashlib
 import pathlib
-import platform
-import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent
-SYSTEM = re.compile(r"(ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libgcc_s|libstdc\+\+|libcuda)\.so.*")
+sys.path.insert(0, str(HERE.parent))
+import portable  # noqa: E402
+
 METADATA = """Metadata-Version: 2.1
 Name: swiftlet
 Version: %s
@@ -30,45 +29,14 @@ Description-Content-Type: text/markdown
 %s"""
 
 
-def run(*command):
-    return subprocess.run([str(c) for c in command], check=True, stdout=subprocess.PIPE, text=True).stdout
-
-
-def version_of(build):
-    return re.search(r"^CMAKE_PROJECT_VERSION:STATIC=(.*)$", (build / "CMakeCache.txt").read_text(), re.M).group(1)
-
-
-def libraries(program):
-    """The libraries that the program loads, directly or not, by the name that it asks for."""
-    for line in run("ldd", program).splitlines():
-        found = re.match(r"\s*(\S+) => (/\S+)", line)
-        if found and not SYSTEM.fullmatch(found.group(1)):
-            yield found.group(1), pathlib.Path(found.group(2))
-
-
-def licence_of(library):
-    """Debian's copyright file of the package that the library is from."""
-    real = str(library.resolve())
-    for name in (real, real.removeprefix("/usr")): # where / and /usr are one, packages know either name
-        found = subprocess.run(["dpkg", "-S", name], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        if found.returncode == 0:
-            return pathlib.Path("/usr/share/doc") / found.stdout.split(":")[0] / "copyright"
-    raise SystemExit(f"make_wheel: no package has {library}, whose licence has to come along")
-
-
-def collect(build, package, version):
-    """The package's files, in a folder."""
+def write_package(build, package):
     shutil.copytree(HERE / "swiftlet", package, ignore=shutil.ignore_patterns("__pycache__"))
     module = package / "__init__.py"
-    module.write_text(module.read_text().replace("@VERSION@", version))
-    (package / "bin" / "lib").mkdir(parents=True)
-    for name in ("swiftlet", "swiftlet-bench"):
-        shutil.copy(build / name, package / "bin" / name)
-        run("strip", "--strip-all", package / "bin" / name)
-    for name, path in {**dict(libraries(build / "swiftlet")), **dict(libraries(build / "swiftlet-bench"))}.items():
-        shutil.copy(path, package / "bin" / "lib" / name)
-        run("strip", "--strip-unneeded", package / "bin" / "lib" / name)
-        shutil.copy(licence_of(path), package / "bin" / "lib" / f"{name}.copyright")
+    module.write_text(module.read_text().replace("@VERSION@", build.version))
+    portable.take_libraries(build, package / "bin" / "lib")
+    for name in portable.PROGRAMS:
+        shutil.copy(build.folder / name, package / "bin" / name)
+        portable.run(build.strip, "--strip-all", package / "bin" / name)
     share = package / "share" / "swiftlet"
     share.mkdir(parents=True)
     shutil.copytree(SOURCE / "core" / "builtin", share / "builtin")
@@ -100,13 +68,13 @@ def write_wheel(folder, tag, version, out):
 
 
 def main():
-    build, out = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
+    build, out = portable.Build(pathlib.Path(sys.argv[1]).resolve()), pathlib.Path(sys.argv[2]).resolve()
     out.mkdir(parents=True, exist_ok=True)
-    version, libc = version_of(build), platform.libc_ver()[1].split(".")
-    tag = f"manylinux_{libc[0]}_{libc[1]}_{platform.machine()}"
     with tempfile.TemporaryDirectory() as folder:
-        collect(build, pathlib.Path(folder) / "swiftlet", version)
-        print(write_wheel(pathlib.Path(folder), tag, version, out))
+        package = pathlib.Path(folder) / "swiftlet"
+        write_package(build, package)
+        major, minor = build.oldest_libc(package)
+        print(write_wheel(pathlib.Path(folder), f"manylinux_{major}_{minor}_{build.machine}", build.version, out))
 
 
 main()

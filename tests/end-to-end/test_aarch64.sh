@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The kernels for 64-bit ARM: built by Debian's cross compiler, held to the plain ones under qemu. A processor with
-# neither dotprod nor i8mm, with one and with both takes what it has. --full builds the program too, and every method
-# writes what plain decoding writes there. The compiler takes twice as long where it writes what variables hold.
+# neither dotprod nor i8mm, with one and with both takes what it has. The program's wheel is made and tried. With --full
+# every method writes what plain decoding writes there. The compiler takes twice as long where it writes what variables hold.
 set -euo pipefail
 cd "$SWIFTLET_SOURCE"
 skip() {
@@ -18,8 +18,8 @@ cmake -G Ninja -B "$build" --toolchain tools/aarch64.cmake -DSWIFTLET_TESTS=ON -
 	cat "$build/configure.log"
 	exit 1
 }
-targets=(test-checkkernels-small test-checkkernels-matmul test-checkkernels-dtype test-checkkernels-columns)
-[ "$SWIFTLET_FULL" = 0 ] || targets+=(swiftlet test-kernels-invariance test-kernels-draft_weights)
+targets=(test-checkkernels-small test-checkkernels-matmul test-checkkernels-dtype test-checkkernels-columns swiftlet swiftlet-bench)
+[ "$SWIFTLET_FULL" = 0 ] || targets+=(test-kernels-invariance test-kernels-draft_weights)
 ninja -C "$build" "${targets[@]}" > "$build/build.log" 2>&1 || {
 	grep -v '^\[' "$build/build.log"
 	exit 1
@@ -43,6 +43,7 @@ has max "i8mm dotprod neon"
 emulated max "$build/tests/test-checkkernels-dtype"
 emulated max "$build/tests/test-checkkernels-matmul"
 emulated max "$build/tests/test-checkkernels-columns"
+tests/end-to-end/aarch64_wheel.sh "$build"
 [ "$SWIFTLET_FULL" = 1 ] || exit 0
 
 emulated max "$build/tests/test-kernels-draft_weights"
