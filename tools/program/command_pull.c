@@ -37,5 +37,8 @@ int command_pull(int argc, char** argv) {
 		return complain(STATUS_FAILED, "pull: %s", error.message);
 	fflush(stdout);
 	execlp("python3", "python3", script, name, (char*)NULL);
-	return complain(STATUS_FAILED, "pull: python3 could not be started: %s", strerror(errno));
+	return complain(STATUS_FAILED,
+	                "pull: it needs Python with pip, and python3 could not be started: %s; apt-get install "
+	                "python3-pip-whl, or give every command the path of a GGUF file instead of a name",
+	                strerror(errno));
 }

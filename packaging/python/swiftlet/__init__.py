@@ -189,5 +189,6 @@ def _messages(messages: str | Messages) -> list[Mapping[str, Any]]:
 
 
 def _main() -> None:
-    """The command `swiftlet`."""
+    """The command `swiftlet`. `swiftlet pull` starts python3 with pip: the one that this package was installed into has it."""
+    os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
     os.execv(program(), ["swiftlet", *sys.argv[1:]])
