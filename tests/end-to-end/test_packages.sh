@@ -1,6 +1,6 @@
 #!/bin/bash
-# A wheel and a Debian package of this build hold all that they need: the wheel is installed, used and removed, in an
-# environment of its own; the package is unpacked and used from there.
+# A wheel, a tarball and a Debian package of this build hold all that they need: the wheel is installed, used and removed,
+# in an environment of its own; the others are unpacked and used from there.
 set -eu
 skip() { echo "skipped: $*"; exit 77; }
 build=$(dirname "$SWIFTLET")
@@ -19,11 +19,11 @@ wheel=$(tools/package wheel "$place/out" "$build")
 python3 -m venv "$place/venv"
 "$place/venv/bin/pip" install -q --no-index "$wheel"
 [ "$("$place/venv/bin/swiftlet" run -p 'Once upon a time' -n 8 --no-store 2> /dev/null)" = "$want" ]
-if ldd "$place"/venv/lib/python3*/site-packages/swiftlet/bin/swiftlet | grep -v "$place" |
-	grep -E 'gsl|openblas|cjson|pcre|microhttpd|sqlite|edit'; then
-	echo "the wheel's program takes a library of this machine's"
-	exit 1
-fi
+brings_its_libraries() { # PROGRAM
+	! ldd "$1" | grep -v "$place" | grep -E 'gsl|openblas|cjson|pcre|microhttpd|sqlite|edit' ||
+		{ echo "$1 takes a library of this machine's"; exit 1; }
+}
+brings_its_libraries "$place"/venv/lib/python3*/site-packages/swiftlet/bin/swiftlet
 # the Python that the wheel was installed into fetches models: the machine's own may have no pip
 mkdir "$place/other"
 printf '#!/bin/sh\necho another Python; exit 9\n' > "$place/other/python3"
@@ -53,8 +53,13 @@ END
 [ -z "$(find "$place/venv" -name '*swiftlet*')" ]
 
 cmake --install "$build" --prefix "$place/probe" > "$place/log" 2>&1 ||
-	skip "the wheel is good; the build is not whole, so there is no Debian package: $(grep 'cannot find' "$place/log" | head -1)"
-command -v dpkg-shlibdeps > /dev/null || skip "the wheel is good; dpkg-shlibdeps is missing"
+	skip "the wheel is good; the build is not whole, so there is no other package: $(grep 'cannot find' "$place/log" | head -1)"
+tarball=$(tools/package tarball "$place/out" "$build")
+tar -xzf "$tarball" -C "$place"
+[ "$("$place"/swiftlet-*/bin/swiftlet run -p 'Once upon a time' -n 8 --no-store 2> /dev/null)" = "$want" ]
+brings_its_libraries "$place"/swiftlet-*/bin/swiftlet
+brings_its_libraries "$place"/swiftlet-*/lib/libswiftlet.so
+command -v dpkg-shlibdeps > /dev/null || skip "the wheel and the tarball are good; dpkg-shlibdeps is missing"
 package=$(tools/package deb "$place/out" "$build")
 dpkg-deb --field "$package" Depends | grep -q libmicrohttpd
 dpkg-deb -x "$package" "$place/root"
@@ -63,4 +68,4 @@ for wanted in lib/systemd/system/swiftlet.service share/man/man1/swiftlet.1.gz s
 	[ -s "$place/root/usr/$wanted" ] || { echo "missing: $wanted"; exit 1; }
 done
 grep -q '^ExecStart=/usr/bin/swiftlet serve' "$place/root/usr/lib/systemd/system/swiftlet.service"
-echo "a wheel of $(du -m "$wheel" | cut -f1) MiB and a Debian package of $(du -m "$package" | cut -f1) MiB work"
+echo "a wheel of $(du -m "$wheel" | cut -f1) MiB, a tarball of $(du -m "$tarball" | cut -f1) MiB and a Debian package of $(du -m "$package" | cut -f1) MiB work"
