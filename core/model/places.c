@@ -166,7 +166,48 @@ static bool find_fetched(char path[PATH_SIZE], const char* name) {
 	       access(path, R_OK) == 0;
 }
 
+/* ORG/NAME of the address of a model's page, or NULL. */
+static const char* name_in_address(const char* spec) {
+	static const char* const begin[] = {"https://", "http://", "huggingface.co/", "hf.co/"};
+	const char* rest = spec;
+	for (size_t i = 0; i < sizeof begin / sizeof *begin; i++)
+		if (strncmp(rest, begin[i], strlen(begin[i])) == 0)
+			rest += strlen(begin[i]);
+	return rest > spec ? rest : NULL;
+}
+
+struct near_name {
+	const char* wanted;
+	char found[PLACE_NAME];
+};
+
+static void see_whether_near(void* user, const struct model_place* place) {
+	struct near_name* near = user;
+	if (!near->found[0] && strcasestr(place->name, near->wanted))
+		snprintf(near->found, sizeof near->found, "%s", place->name);
+}
+
+/* Says that no model has this name: which one was meant, or where names come from. */
+static bool refuse_name(const char* spec, struct error* error) {
+	struct near_name near = {.wanted = spec};
+	places_each(see_whether_near, &near);
+	if (near.found[0])
+		return error_set(error, "%.300s: there is no model of this name; did you mean %s?", spec, near.found);
+	return error_set(
+	    error,
+	    "%.300s: there is neither a file or folder nor a model of this name (swiftlet list prints "
+	    "those there are; swiftlet pull fetches some)",
+	    spec);
+}
+
 bool find_by_name(char path[PATH_SIZE], const char* spec, struct error* error) {
+	const char* const in_address = name_in_address(spec);
+	if (in_address && is_hub_name(in_address))
+		return error_set(
+		    error,
+		    "%.300s: an address, expected a file, a folder or a name; hf download %s fetches it, and "
+		    "its name is %s then",
+		    spec, in_address, in_address);
 	if (is_hub_name(spec))
 		return find_in_hub(path, spec) ||
 		       error_set(error,
@@ -177,11 +218,7 @@ bool find_by_name(char path[PATH_SIZE], const char* spec, struct error* error) {
 		return true;
 	if (strchr(spec, '/'))
 		return error_set(error, "%.300s: %s", spec, strerror(ENOENT));
-	return error_set(
-	    error,
-	    "%.300s: there is neither a file or folder nor a model of this name (swiftlet list prints "
-	    "those there are; swiftlet pull fetches some)",
-	    spec);
+	return refuse_name(spec, error);
 }
 
 /* A folder without config.json that holds one GGUF file stands for this file. The hub stores GGUF models in

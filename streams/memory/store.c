@@ -80,6 +80,10 @@ struct store* store_open(const char* path, enum store_mode mode, struct error* e
 		error_set(e, "the store's name is empty; it is a file or postgresql://… (--no-store keeps nothing)");
 		return NULL;
 	}
+	if (!is_address(path) && strstr(path, "://")) {
+		error_set(e, "--store %.200s: expected a file or postgresql://USER@HOST/DATABASE", path);
+		return NULL;
+	}
 	if (!is_address(path))
 		return sqlite_open(path, mode == STORE_SERVE ? STORE_WRITE : mode, e);
 	if (mode == STORE_SERVE) {

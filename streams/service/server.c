@@ -78,8 +78,10 @@ static bool open_port(struct server* s, struct error* e) {
 		good = gate_begin(s->gate, fd);
 	} else if (fd >= 0)
 		close(fd);
-	good = good || error_set(e, "%s port %d cannot be served: %s", s->option.host, s->option.port,
-	                         strerror(errno ? errno : EADDRNOTAVAIL));
+	const char* const advice =
+	    errno == EADDRINUSE ? "; another program serves there, and --port 0 takes a free port" : "";
+	good = good || error_set(e, "%s port %d cannot be served: %s%s", s->option.host, s->option.port,
+	                         strerror(errno ? errno : EADDRNOTAVAIL), advice);
 	freeaddrinfo(found);
 	return good;
 }

@@ -88,7 +88,9 @@ class Usage(EndToEnd):
     def test_an_unknown_name_is_answered_with_the_nearest(self):
         for arguments, near in [(["rnu"], "run"), (["streem"], "stream"), (["run", "-p", "a", "--treshold", "1"], "--threshold"),
                                 (["run", "-p", "a", "--max-token", "1"], "--max-tokens"), (["masks", "shwo"], "show"),
-                                (["stream", "--sumary", "x"], "--summary"), (["lsit"], "list")]:
+                                (["stream", "--sumary", "x"], "--summary"), (["lsit"], "list"), (["ls"], "list?"),
+                                (["download", "x"], "pull?"), (["--hlep"], "--help?"), (["masks", "lst"], "list?"),
+                                (["pull", "smollm2"], "smollm2-135m?")]:
             self.assertIn("did you mean %s" % near, self.status(2, run(*arguments)))
         for far in (["run", "-p", "a", "--foo", "1"], ["xyz"], ["run", "-p", "a", "--q", "1"]):
             self.assertNotIn("did you mean", self.status(2, run(*far)))
@@ -149,6 +151,11 @@ class Run(EndToEnd):
                          run("tokenize", "-m", os.path.join(fetched, "vocabulary.gguf"), "-p", "Hello").stdout)
         self.assertEqual(run("run", "org/small--er", PROMPT, "-n", 4, "--raw", env=env).stdout, run("run", "-p", PROMPT, "-n", 4).stdout)
         self.assertIn("swiftlet list", self.status(1, run("run", "nothing", "x", env=env)))
+        self.assertIn("did you mean vocabulary?", self.status(1, run("run", "Vocab", "x", env=env)))
+        for address in ("https://huggingface.co/org/name", "hf.co/org/name"):
+            self.assertIn("hf download org/name", self.status(1, run("run", address, "x", env=env)))
+        self.assertIn("postgresql://USER@HOST", self.status(1, run("masks", "list", "--store", "mysql://host/x")))
+        self.assertIn("python3-pip-whl", self.status(1, run("pull", env={**env, "PATH": self.path("empty")})))
         env["XDG_CACHE_HOME"] = self.path("empty")
         self.assertIn(b"swiftlet pull", run("list", env=env).stdout)
 

@@ -373,9 +373,10 @@ static int check_usage(const struct masks* m, const char* name, int* action) {
 		++*action;
 	if (*action == ACTIONS) {
 		const char* const near = nearest_name(name, action_name, ACTIONS);
-		return complain(STATUS_USAGE, "masks: no action \"%s\"; %s%s", name,
-		                near ? "did you mean " : "expected list, show, export, import or delete",
-		                near ? near : "");
+		return near
+		           ? complain(STATUS_USAGE, "masks: no action \"%s\"; did you mean %s?", name, near)
+		           : complain(STATUS_USAGE,
+		                      "masks: no action \"%s\"; expected list, show, export, import or delete", name);
 	}
 	if (m->format && strcmp(m->format, "swiftlet") != 0 && strcmp(m->format, "skip_layers") != 0)
 		return complain(STATUS_USAGE, "masks: --format is \"%s\", expected swiftlet or skip_layers",

@@ -49,11 +49,20 @@ static int print_help(void) {
 	return STATUS_DONE;
 }
 
+/* What these commands are called in other programs. */
+static const char* const others[][2] = {
+    {"ls", "list"},      {"models", "list"}, {"download", "pull"}, {"get", "pull"},     {"install", "pull"},
+    {"generate", "run"}, {"ask", "run"},     {"complete", "run"},  {"show", "inspect"}, {"info", "inspect"},
+};
+
 static int refuse_command(const char* name) {
-	const char* known[COMMANDS];
+	const char* known[COMMANDS + 2] = {"--help", "--version"};
 	for (int i = 0; i < COMMANDS; i++)
-		known[i] = command[i].name;
-	const char* const near = nearest_name(name, known, COMMANDS);
+		known[2 + i] = command[i].name;
+	const char* near = nearest_name(name, known, COMMANDS + 2);
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+		if (strcmp(name, others[i][0]) == 0)
+			near = others[i][1];
 	if (near)
 		return complain(STATUS_USAGE, "no command \"%s\"; did you mean %s?", name, near);
 	return complain(STATUS_USAGE, "no command \"%s\" (swiftlet --help lists them)", name);
