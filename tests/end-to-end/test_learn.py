@@ -45,6 +45,11 @@ class Learn(EndToEnd):
         self.assertRegex(table.stdout, rb"times as fast: an answer|nothing changes")
         self.assertIn(store.encode(), table.stdout)
 
+    def test_an_answer_that_ends_at_once_is_asked_for_again_and_again(self):
+        with open(self.path("short"), "w", encoding="utf-8") as file:
+            json.dump({"messages": [{"role": "user", "content": "What is 2 + 3?"}]}, file)
+        self.status(0, run("learn", "--seconds", 3, "--no-store", "-i", self.path("short")))
+
     def test_the_usual_store_is_everybodys(self):
         store = os.path.join(self.folder, "swiftlet", "masks.db")
         here = {"env": {**os.environ, "XDG_STATE_HOME": self.folder}}

@@ -17,7 +17,7 @@
 #include "tools/program/runtime.h"
 #include "tools/program/tables.h"
 
-enum { FIRST_TOKENS = 160 };
+enum { FIRST_TOKENS = 160, MOST_TOKENS = FIRST_TOKENS << 12 };
 
 struct learn {
 	const char* input;
@@ -107,7 +107,8 @@ static bool learn_masks(struct learn* l, struct error* error) {
 		if (i == l->prompts.n) {
 			i = 0;
 			turn++;
-			tokens *= 2;
+			tokens =
+			    tokens < MOST_TOKENS ? 2 * tokens : MOST_TOKENS; /* a text that ends early has many turns */
 		}
 		const double began = seconds_now();
 		if (!next_text(l, &l->prompts.prompt[i], tokens, error))
