@@ -225,7 +225,9 @@ static bool check_body_headers(struct http_call* c) {
 		                "The body is encoded as '%.40s': send it as it is, or by gzip or deflate.", coding);
 	return !takes_body || !has_body || (type && strncasecmp(type, "application/json", 16) == 0) ||
 	       api_fail(&c->error, 415, "unsupported_media_type",
-	                "The body must be JSON: send Content-Type: application/json.");
+	                "The body must be JSON: Content-Type is '%.60s', expected application/json (curl: -H "
+	                "'Content-Type: application/json').",
+	                type ? type : "");
 }
 
 /* Called when the headers have arrived. An error found here is sent after the body, so that a client that is

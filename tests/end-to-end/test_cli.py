@@ -309,7 +309,7 @@ class Chat(EndToEnd):
         out = result.stdout.decode()
         self.assertIn("tokens/s", out)
         self.assertIn("attention", out)
-        self.assertIn("did you mean /help", out)
+        self.assertIn("did you mean /help?", out)
         first = self.json("--chat", "-p", "What is 2 + 3?", "-n", 16)["text"]
         self.assertTrue(out.startswith(first), out)
 

@@ -41,6 +41,11 @@ with swiftlet.LLM("builtin", options=["--no-store"]) as llm:
     except swiftlet.Error as error:
         assert "temperature" in str(error), error
 try:
+    llm.generate("x")
+    raise SystemExit("no error")
+except swiftlet.Error as error:
+    assert "closed" in str(error), error
+try:
     swiftlet.LLM("/nowhere.gguf")
     raise SystemExit("no error")
 except swiftlet.Error as error:
@@ -49,6 +54,7 @@ with swiftlet.serve(port=0, options=["--no-store"]) as server:
     assert json.load(urllib.request.urlopen(server.url + "/health"))["status"] == "ok"
 END
 "$place/venv/bin/python" "$place/try.py"
+"$place/venv/bin/python" -m swiftlet --version | grep -q '^swiftlet [0-9]'
 "$place/venv/bin/pip" uninstall -q -y swiftlet
 [ -z "$(find "$place/venv" -name '*swiftlet*')" ]
 

@@ -208,6 +208,9 @@ bool chat_run_command(struct chat* chat, const char* line) {
 		}
 	}
 	const char* const near = nearest_name(name, known, COMMANDS);
-	printf("no command %s; %s%s\n", name, near ? "did you mean " : "/help lists them", near ? near : "");
+	if (near)
+		printf("no command %s; did you mean %s?\n", name, near);
+	else
+		printf("no command %s; /help lists them\n", name);
 	return true;
 }

@@ -152,6 +152,8 @@ class LLM:
             return _direct.open(request)
         except urllib.error.HTTPError as error:
             raise Error(json.load(error)["error"]["message"]) from None
+        except urllib.error.URLError as error:
+            raise Error(f"the service at {self.url} does not answer ({error.reason}): it was closed, or it ended") from None
 
     def _whole(self, path: str, body: Mapping[str, Any]) -> Completion:
         with self._post(path, body) as answer:

@@ -1,0 +1,4 @@
+"""python -m swiftlet: the command `swiftlet`."""
+from . import _main
+
+_main()
