@@ -276,7 +276,8 @@ cJSON* schema_negated(struct compiler* c, const cJSON* schema) {
 	cJSON* ways = cJSON_CreateArray();
 	const char* lost = NULL;
 	cJSON_ArrayForEach (field, schema) {
-		if (!cJSON_IsNull(field) && !add_failures(c, schema, field, ways))
+		if ((!cJSON_IsNull(field) || strcmp(field->string, "const") == 0) &&
+		    !add_failures(c, schema, field, ways))
 			lost = field->string;
 	}
 	c->lost |= lost != NULL;

@@ -199,7 +199,7 @@ static int32_t emit_language(struct compiler* c, const cJSON* schema, int32_t ne
 	struct language* l = make_string_language(c, schema, false);
 	if (!l)
 		return NOWHERE;
-	const bool any = l->n == 1 && l->n_edges == 1;
+	const bool any = l->n == 1 && l->n_edges == 1 && l->edge[0].to == 0; /* not the empty text alone */
 	if ((most >= 0 && most < least) || c->failed || (any && least == 0 && most < 0)) {
 		language_free(l);
 		return c->failed || (most >= 0 && most < least) ? NOWHERE : schema_emit_any_string(c, next);

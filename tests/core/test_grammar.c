@@ -506,6 +506,17 @@ static void test_conditions(void** state) {
 	     {"\"\"", "\"xx\"", "\"y\""},
 	     {"\"x\"", "\"\\u0078\""}},
 	    {"{\"type\":\"string\",\"not\":{\"pattern\":\"b\"}}", {"\"ac\""}, {"\"abc\""}},
+	    {"{\"type\":[\"string\",\"null\"],\"not\":{\"const\":null}}", {"\"a\""}, {"null"}},
+	    {"{\"properties\":{\"a\":{\"type\":[\"integer\",\"null\"]},\"b\":{\"type\":\"integer\"}},"
+	     "\"required\":[\"a\"],\"if\":{\"properties\":{\"a\":{\"const\":null}}},\"then\":{\"required\":["
+	     "\"b\"]}}",
+	     {"{\"a\":1}", "{\"a\":null,\"b\":1}"},
+	     {"{\"a\":null}"}},
+	    /* a set that holds the empty text alone is not the set of all texts */
+	    {"{\"type\":\"string\",\"pattern\":\"^a*$\",\"not\":{\"pattern\":\"a\"}}",
+	     {"\"\""},
+	     {"\"a\"", "\"b\""}},
+	    {"{\"type\":\"string\",\"pattern\":\"^$\"}", {"\"\""}, {"\"a\"", "\" \""}},
 	    {"{\"type\":[\"number\",\"null\"],\"not\":{\"type\":\"integer\"}}", {"1.5", "null"}, {"1", "1.0"}},
 	    {"{\"oneOf\":[{\"type\":\"integer\"},{\"minimum\":2}]}", {"1", "2.5"}, {"3", "1.5"}},
 	    {"{\"oneOf\":[{\"enum\":[1,2]},{\"enum\":[2,3]}]}", {"1", "3"}, {"2"}},
