@@ -192,7 +192,7 @@ const struct option option_table[] = {
     {"tree-top-k", 0, false, TAKES_OWN, 0, 0, 0, NULL, "A,B,C,D",
      "alternatives by a step's confidence (10,8,5,3 when greedy,\n10,5,3,1 when sampled)", NULL, set_top_k},
     {"stop-rule", 0, false, TAKES_CHOICE, AT(standalone.stop_rule), 0, 0,
-     "own=0 fixed=1 marginal=2 product=3 probe=4 gain=5", NULL, "when a chain of drafts ends", "own", NULL},
+     "own=-1 fixed=0 marginal=1 product=2 probe=3 gain=4", NULL, "when a chain of drafts ends", "own", NULL},
     {"stop-threshold", 0, false, TAKES_REAL, AT(standalone.stop_threshold), 0, 1, "own=-1", "P",
      "the probability under which it ends; own is the method's", "own", NULL},
     {"stop-adapts", 0, false, TAKES_FLAG, AT(standalone.stop_fixed), 0, 0, "on=0 off=1", NULL,

@@ -26,15 +26,8 @@ enum swiftlet_method {
 	SWIFTLET_PPD,
 	SWIFTLET_METHODS
 };
-/* When a chain of draft steps ends. OWN: by the method's rule. */
-enum swiftlet_stop_rule {
-	SWIFTLET_STOP_OWN,
-	SWIFTLET_STOP_FIXED,
-	SWIFTLET_STOP_MARGINAL,
-	SWIFTLET_STOP_PRODUCT,
-	SWIFTLET_STOP_PROBE,
-	SWIFTLET_STOP_GAIN
-};
+/* When a chain of draft steps ends (core/methods/stop.h). OWN: by the method's rule. */
+enum stop_rule { STOP_OWN = -1, STOP_FIXED, STOP_MARGINAL, STOP_PRODUCT, STOP_PROBE, STOP_GAIN };
 enum swiftlet_draft { SWIFTLET_DRAFT_AUTO, SWIFTLET_DRAFT_ALWAYS, SWIFTLET_DRAFT_NEVER };
 #define SWIFTLET_WHOEVER_PAYS (~0u)                        /* drafters: all that can pay on this backend */
 enum { SWIFTLET_TREE_AUTO = 0, SWIFTLET_TREE_PAPER = -1 }; /* max_tree; else a number of rows */
@@ -97,7 +90,7 @@ struct draft_weights_options {
 
 /* Methods that do not plan by cost (core/methods). */
 struct standalone_options {
-	enum swiftlet_stop_rule stop_rule;
+	enum stop_rule stop_rule;
 	double stop_threshold; /* a chain ends below it; negative: the method's own value */
 	bool stop_fixed;       /* the threshold stays fixed in methods that adapt it */
 	bool rejection;        /* acceptance by rejection sampling: lossless in distribution */

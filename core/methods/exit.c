@@ -1,6 +1,7 @@
 /* The `exit` drafter: the model's first blocks with its own head (LayerSkip, Elhoushi et al. 2024), or with a
  * head trained for the exit (PPD, Zhang et al. 2024). */
 #include "core/methods/chain.h"
+#include "core/model/auxiliary_weights.h"
 #include "kernels/sample.h"
 
 static void* exit_open(const struct method_drafter_setup* setup) {
@@ -11,7 +12,7 @@ static void* exit_open(const struct method_drafter_setup* setup) {
 
 /* True when a trained head replaces the model's at this exit. */
 static bool is_trained(const struct chain* c) {
-	return c->setup.heads && c->setup.heads->weight[c->span / 2];
+	return c->setup.heads && c->setup.heads->heads->weight[c->span / 2];
 }
 
 /* The trained head's choices for the newest row. */

@@ -65,7 +65,7 @@ static void count_matches(struct exit_choice* c) {
 }
 
 static bool is_trained(const struct exit_choice* c) {
-	return c->heads && c->heads->weight[c->block[c->exit]];
+	return c->heads && c->heads->heads->weight[c->block[c->exit]];
 }
 
 /* The rows go on from the exit before. */

@@ -5,13 +5,10 @@
 
 #include "kernels/backend.h"
 
-struct heads;
+struct heads; /* core/model/auxiliary_weights.h */
 
 struct exit_heads {
 	const struct heads* heads;
-	float* const* weight; /* by blocks run; NULL: no head */
-	/* out (dim) of the state x (dim) */
-	void (*apply)(const struct heads*, int blocks, const float* x, float* out);
 	struct cache* scratch; /* of the model's backend, holds nothing */
 	float* in;             /* (states at once, dim) work space */
 	float* logits;         /* (3·vocab) likewise, of draws alone */

@@ -25,9 +25,9 @@ static struct mask uniform_mask(int blocks, int size) {
 static void set_stopper(struct standalone* m) {
 	const struct swiftlet_options* o = m->options;
 	const struct method* method = m->method;
-	const bool own = o->standalone.stop_rule == SWIFTLET_STOP_OWN;
+	const bool own = o->standalone.stop_rule == STOP_OWN;
 	m->stop =
-	    (struct stopper){.rule = own ? method->stop : (enum stop_rule)(o->standalone.stop_rule - 1),
+	    (struct stopper){.rule = own ? method->stop : o->standalone.stop_rule,
 	                     .most = method_most(o),
 	                     .start = o->standalone.stop_threshold >= 0 ? (float)o->standalone.stop_threshold
 	                              : own                             ? method->threshold
@@ -51,8 +51,6 @@ static bool open_heads(struct standalone* m, const struct cache* cache, struct e
 	m->side = m->engine->backend->cache_open(m->engine->backend, 1, cache->type, error);
 	m->exit_state = malloc(2 * EXIT_ROWS * dim * sizeof *m->exit_state);
 	m->exit_heads = (struct exit_heads){.heads = heads,
-	                                    .weight = heads->weight,
-	                                    .apply = heads_apply,
 	                                    .scratch = m->side,
 	                                    .in = m->exit_state ? m->exit_state + EXIT_ROWS * dim : NULL,
 	                                    .logits = malloc(3 * vocab * sizeof(float))};

@@ -14,9 +14,8 @@
 #ifndef SWIFTLET_CORE_METHODS_STOP_H
 #define SWIFTLET_CORE_METHODS_STOP_H
 
+#include "core/decode/options.h"
 #include "kernels/backend.h"
-
-enum stop_rule { STOP_FIXED, STOP_MARGINAL, STOP_PRODUCT, STOP_PROBE, STOP_GAIN };
 
 struct stopper {
 	enum stop_rule rule;

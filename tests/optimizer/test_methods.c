@@ -217,10 +217,10 @@ static void every_stop_rule_is_lossless(void** state) {
 	struct swiftlet_options o = options_of(SWIFTLET_VANILLA);
 	const struct text plain = generate(engine, &o, 0, false);
 	for (size_t i = 0; i < sizeof some / sizeof *some; i++)
-		for (int rule = SWIFTLET_STOP_FIXED; rule <= SWIFTLET_STOP_GAIN; rule++)
+		for (int rule = STOP_FIXED; rule <= STOP_GAIN; rule++)
 			for (int reuse = 0; reuse < 2; reuse++) {
 				o = options_of(some[i]);
-				o.standalone.stop_rule = (enum swiftlet_stop_rule)rule;
+				o.standalone.stop_rule = (enum stop_rule)rule;
 				o.standalone.reuse = reuse != 0;
 				const struct text text = generate(engine, &o, 0, false);
 				same(method_name(some[i]), &plain, &text);

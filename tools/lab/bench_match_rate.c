@@ -65,12 +65,8 @@ static bool has_trained(const struct match_bench* b, int exit) {
 /* The rows' states at this exit, mapped by its trained head. */
 static bool run_heads(struct match_bench* b, int exit, int n, struct error* error) {
 	struct backend* backend = b->part.bench.engine->backend;
-	const struct heads* trained = &b->part.bench.engine->heads;
-	struct exit_heads heads = {.heads = trained,
-	                           .weight = trained->weight,
-	                           .apply = heads_apply,
-	                           .scratch = b->scratch,
-	                           .in = b->head_in};
+	struct exit_heads heads = {
+	    .heads = &b->part.bench.engine->heads, .scratch = b->scratch, .in = b->head_in};
 	struct pass pass;
 	ask_exit(b, n);
 	exit_heads_fill(&heads, b->block[exit], b->state, n, b->want, b->out, &pass);
