@@ -136,15 +136,17 @@ static bool next_literal(const struct expression* e, const char* text, size_t si
 }
 
 bool expression_next(const struct expression* e, struct matcher* m, const char* text, size_t size,
-                     size_t from, size_t* start, size_t* end) {
+                     size_t* start, size_t* end) {
+	const size_t last = *end;
+	size_t from = last == NOWHERE ? 0 : last;
 	if (e->literal)
 		return next_literal(e, text, size, from, start, end);
 	if (e->trailing_space)
 		return next_trailing_space(text, size, from, start, end);
-	while (from < size) {
+	while (from <= size) {
 		while (e->first && from < size && !(e->first[(uint8_t)text[from] / 8] >> (uint8_t)text[from] % 8 & 1))
 			from++;
-		if (from == size)
+		if (from == size && e->first)
 			return false;
 		const int found =
 		    e->compiled
@@ -153,13 +155,13 @@ bool expression_next(const struct expression* e, struct matcher* m, const char* 
 		if (found < 0)
 			return false;
 		const PCRE2_SIZE* place = pcre2_get_ovector_pointer(m->data);
-		if (place[1] > place[0] && place[0] >= from) {
+		if (place[0] < from || place[1] < place[0]) /* \K within a look-around */
+			return false;
+		if (place[1] > place[0] || place[0] != last) {
 			*start = place[0];
 			*end = place[1];
 			return true;
 		}
-		/* After an empty match the search continues behind the next character. */
-		from = place[0] > from ? place[0] : from;
 		if (from >= size)
 			return false;
 		from += utf8_character(text + from, size - from, NULL);

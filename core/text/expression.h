@@ -23,9 +23,11 @@ void expression_free(struct expression*);
 
 bool matcher_start(struct matcher*);
 void matcher_end(struct matcher*);
-/* The first match of at least one character at or after `from`. text must be well-formed UTF-8. */
-bool expression_next(const struct expression*, struct matcher*, const char* text, size_t size, size_t from,
-                     size_t* start, size_t* end);
+/* The next match, *start and *end being the last one's or both NOWHERE. It may be empty, but not where the
+ * last one ends. text must be well-formed UTF-8. */
+#define NOWHERE SIZE_MAX
+bool expression_next(const struct expression*, struct matcher*, const char* text, size_t size, size_t* start,
+                     size_t* end);
 
 /* expression_dialect.c: the pattern in PCRE2's dialect, to be compiled with UTF, UCP and MULTILINE.
  * pattern[size] is 0. False with the error set when it uses something that is not supported. */

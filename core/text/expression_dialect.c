@@ -19,11 +19,22 @@
 #define IS "[" BARE "]"
 #define NOT_GRAPH "\\p{Cc}\\p{Cn}\\p{Cs}"
 
-enum { MAX_NESTING = 16 };
+enum { MAX_NESTING = 16, MAX_GROUPS = 64 };
+#define NOTHING SIZE_MAX
+
+struct group {
+	size_t start; /* of what is written for it */
+	int closings; /* parentheses that end with it, of options such as (?i) within */
+	bool spaced;  /* (?x): white space and comments stand for nothing */
+};
 
 struct dialect_translation {
 	const char* pattern;
 	size_t size, at;
+	struct group group[MAX_GROUPS]; /* those that are open; the first is the whole pattern */
+	int depth;
+	size_t atom;   /* where what is repeated next begins in the output */
+	bool repeated; /* it already is */
 	struct error* error;
 };
 
@@ -52,14 +63,83 @@ static char at(const struct dialect_translation* t, size_t ahead) {
 
 /* ---- escapes ---------------------------------------------------------------------------------- */
 
+/* Sets by name, for [:alpha:] and \p{Alpha} alike. */
+static const struct {
+	const char *name, *set; /* behind a ^: what is not in it */
+} sets[] = {{"alnum", "\\p{Alphabetic}\\p{Nd}"},
+            {"alpha", "\\p{Alphabetic}"},
+            {"ascii", "\\x00-\\x7f"},
+            {"blank", "\\p{Zs}\\t"},
+            {"cntrl", "\\p{Cc}"},
+            {"digit", "\\p{Nd}"},
+            {"lower", "\\p{Lowercase}"},
+            {"graph", "^" WHITE NOT_GRAPH},
+            {"print", "^\\p{Zl}\\p{Zp}" NOT_GRAPH},
+            {"punct", "\\p{P}\\p{S}"},
+            {"space", WHITE},
+            {"upper", "\\p{Uppercase}"},
+            {"word", WORD},
+            {"xdigit", HEX}};
+
+/* Unicode's general categories by their long names, which PCRE2 does not know. */
+static const struct {
+	const char *name, *code;
+} categories[] = {{"letter", "L"},
+                  {"casedletter", "L&"},
+                  {"uppercaseletter", "Lu"},
+                  {"lowercaseletter", "Ll"},
+                  {"titlecaseletter", "Lt"},
+                  {"modifierletter", "Lm"},
+                  {"otherletter", "Lo"},
+                  {"mark", "M"},
+                  {"combiningmark", "M"},
+                  {"nonspacingmark", "Mn"},
+                  {"spacingmark", "Mc"},
+                  {"enclosingmark", "Me"},
+                  {"number", "N"},
+                  {"decimalnumber", "Nd"},
+                  {"letternumber", "Nl"},
+                  {"othernumber", "No"},
+                  {"punctuation", "P"},
+                  {"punct", "P"}, /* unlike [:punct:] */
+                  {"connectorpunctuation", "Pc"},
+                  {"dashpunctuation", "Pd"},
+                  {"openpunctuation", "Ps"},
+                  {"closepunctuation", "Pe"},
+                  {"initialpunctuation", "Pi"},
+                  {"finalpunctuation", "Pf"},
+                  {"otherpunctuation", "Po"},
+                  {"symbol", "S"},
+                  {"mathsymbol", "Sm"},
+                  {"currencysymbol", "Sc"},
+                  {"modifiersymbol", "Sk"},
+                  {"othersymbol", "So"},
+                  {"separator", "Z"},
+                  {"spaceseparator", "Zs"},
+                  {"lineseparator", "Zl"},
+                  {"paragraphseparator", "Zp"},
+                  {"other", "C"},
+                  {"control", "Cc"},
+                  {"format", "Cf"},
+                  {"surrogate", "Cs"},
+                  {"privateuse", "Co"},
+                  {"unassigned", "Cn"}};
+
+/* A property as \p{…} names it. */
+struct property {
+	char name[48]; /* in small letters, without spaces, - and _ */
+	bool negated;
+	const char* set; /* the inside of a class, perhaps behind a ^; NULL: PCRE2 knows the name */
+};
+
 /* \p{Han} means characters whose Script is Han. PCRE2 would match those whose Script_Extensions contain
  * it. */
-static bool is_script(const char* name, size_t size) {
+static bool is_script(const char* name) {
 	char pattern[64];
 	int code;
 	PCRE2_SIZE offset;
-	const int length = snprintf(pattern, sizeof pattern, "\\p{sc:%.*s}", (int)size, name);
-	if (length < 0 || length >= (int)sizeof pattern || memchr(name, ':', size) || memchr(name, '=', size))
+	const int length = snprintf(pattern, sizeof pattern, "\\p{sc:%s}", name);
+	if (length < 0 || length >= (int)sizeof pattern || strpbrk(name, ":="))
 		return false;
 	pcre2_code* const compiled =
 	    pcre2_compile((PCRE2_SPTR)pattern, (size_t)length, PCRE2_UTF, &code, &offset, NULL);
@@ -67,25 +147,46 @@ static bool is_script(const char* name, size_t size) {
 	return compiled;
 }
 
-/* \p{…} or \P{…}, at the backslash. */
-static bool add_property(struct dialect_translation* t, struct buffer* out) {
+/* Reads \p{…} or \P{…}, at the backslash, and goes past it. */
+static bool read_property(struct dialect_translation* t, struct property* p) {
 	const char* const open = t->pattern + t->at;
 	const char* const close = memchr(open, '}', t->size - t->at);
-	if (at(t, 2) != '{' || !close) {
-		buffer_add(out, open, 2);
-		t->at += 2;
-		return true;
+	size_t n = 0;
+	*p = (struct property){.negated = open[1] == 'P'};
+	const char* name = open + 3;
+	if (close && *name == '^') {
+		p->negated = !p->negated;
+		name++;
 	}
-	const bool not_it = open[3] == '^';
-	const char* const name = open + 3 + not_it;
-	const size_t size = (size_t)(close - name);
-	add_text(out, not_it == (open[1] == 'P') ? "\\p{" : "\\P{");
-	if (is_script(name, size))
-		add_text(out, "sc:");
-	buffer_add(out, name, size);
-	add_text(out, "}");
+	for (; close && name < close; name++) {
+		if (*name == ' ' || *name == '_' || *name == '-')
+			continue;
+		if (n + 1 == sizeof p->name)
+			return refuse(t, "this property is not known");
+		p->name[n++] = (char)(*name >= 'A' && *name <= 'Z' ? *name | 0x20 : *name);
+	}
+	if (n == 0)
+		return refuse(t, "a property is not closed or has no name");
+	for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+		if (strcmp(p->name, sets[i].name) == 0 && strcmp(p->name, "punct") != 0)
+			p->set = sets[i].set;
+	for (size_t i = 0; i < sizeof categories / sizeof *categories; i++)
+		if (strcmp(p->name, categories[i].name) == 0)
+			snprintf(p->name, sizeof p->name, "%s", categories[i].code);
+	if (strcmp(p->name, "assigned") == 0) {
+		snprintf(p->name, sizeof p->name, "Cn");
+		p->negated = !p->negated;
+	}
 	t->at = (size_t)(close + 1 - t->pattern);
 	return true;
+}
+
+static void add_property(const struct property* p, struct buffer* out) {
+	add_text(out, p->negated ? "\\P{" : "\\p{");
+	if (is_script(p->name))
+		add_text(out, "sc:");
+	add_text(out, p->name);
+	add_text(out, "}");
 }
 
 /* \uHHHH */
@@ -114,41 +215,85 @@ static const char* set_of(char letter) {
 	}
 }
 
+/* Letters whose escapes PCRE2 reads as Oniguruma does. Any other letter stands for itself behind a backslash,
+ * the p of a \p without braces too. */
+static bool is_shared(char letter) { return strchr("AGKNRXZadefgkrntxzcDbBvsSwWhH", letter) != NULL; }
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
 /* Rewrites an escape that means the same in and outside of classes; done: it was one. */
 static bool add_common(struct dialect_translation* t, struct buffer* out, bool* done) {
 	const char letter = at(t, 1);
 	*done = true;
 	if (!letter)
 		return refuse(t, "nothing is escaped");
-	if (letter == 'p' || letter == 'P')
-		return add_property(t, out);
 	if (letter == 'u')
 		return add_code(t, out);
-	*done = false;
+	if (letter == 'y' || letter == 'Y' || ((letter == 'C' || letter == 'M') && at(t, 2) == '-') ||
+	    (letter == 'o' && at(t, 2) == '{'))
+		return refuse(t, "this escape is not supported");
+	*done = is_letter(letter) && !is_shared(letter);
+	if (*done) {
+		buffer_add(out, &letter, 1);
+		t->at += 2;
+	}
+	return true;
+}
+
+static bool is_property(const struct dialect_translation* t) {
+	return (at(t, 1) | 0x20) == 'p' && at(t, 2) == '{';
+}
+
+/* A set outside of a class. */
+static void add_set(struct buffer* out, const char* set, bool negated) {
+	add_text(out, negated != (*set == '^') ? "[^" : "[");
+	add_text(out, set + (*set == '^'));
+	add_text(out, "]");
+}
+
+/* An escape that PCRE2 reads alike, with its code in braces if it has one. */
+static bool add_as_it_is(struct dialect_translation* t, struct buffer* out) {
+	const char* const from = t->pattern + t->at;
+	const char* const close = at(t, 1) == 'x' && at(t, 2) == '{' ? memchr(from, '}', t->size - t->at) : NULL;
+	const size_t length =
+	    close ? (size_t)(close + 1 - from) : 1 + utf8_character(from + 1, t->size - t->at - 1, NULL);
+	buffer_add(out, from, length > 1 ? length : 2);
+	t->at += length > 1 ? length : 2;
 	return true;
 }
 
 static bool add_escape(struct dialect_translation* t, struct buffer* out) {
 	const char letter = at(t, 1);
 	const char* const set = set_of(letter);
+	struct property property;
 	bool done;
+	if (is_property(t)) {
+		if (!read_property(t, &property))
+			return false;
+		if (property.set)
+			add_set(out, strcmp(property.name, "word") == 0 ? BARE : property.set, property.negated);
+		else
+			add_property(&property, out);
+		return true;
+	}
+	if (letter == 'O') {
+		add_text(out, "(?s:.)");
+		t->at += 2;
+		return true;
+	}
 	if (!add_common(t, out, &done))
 		return false;
 	if (done)
 		return true;
-	if (set) {
-		add_text(out, letter & 0x20 ? "[" : "[^");
-		add_text(out, (letter | 0x20) == 'w' ? BARE : set);
-		add_text(out, "]");
-	} else if (letter == 'b') {
+	if (set)
+		add_set(out, (letter | 0x20) == 'w' ? BARE : set, !(letter & 0x20));
+	else if (letter == 'b')
 		add_text(out, "(?:(?<=" IS ")(?!" IS ")|(?<!" IS ")(?=" IS "))");
-	} else if (letter == 'B') {
+	else if (letter == 'B')
 		add_text(out, "(?:(?<=" IS ")(?=" IS ")|(?<!" IS ")(?!" IS "))");
-	} else if (letter == 'v') {
+	else if (letter == 'v')
 		add_text(out, "\\x{0b}");
-	} else {
-		buffer_add(out, t->pattern + t->at, 2);
-	}
+	else
+		return add_as_it_is(t, out);
 	t->at += 2;
 	return true;
 }
@@ -156,16 +301,27 @@ static bool add_escape(struct dialect_translation* t, struct buffer* out) {
 /* ---- classes ---------------------------------------------------------------------------------- */
 
 static void add_member(struct members* m, const char* set, bool negated) {
-	if (negated)
-		add_text(&m->nested, "|[^");
-	add_text(negated ? &m->nested : &m->flat, set);
-	if (negated)
-		add_text(&m->nested, "]");
+	if (negated == (*set == '^')) {
+		add_text(&m->flat, set + (*set == '^'));
+		return;
+	}
+	add_text(&m->nested, "|");
+	add_set(&m->nested, set, negated);
 }
 
 static bool add_escaped_member(struct dialect_translation* t, struct members* m) {
 	const char letter = at(t, 1);
+	struct property property;
 	bool done;
+	if (is_property(t)) {
+		if (!read_property(t, &property))
+			return false;
+		if (property.set)
+			add_member(m, property.set, property.negated);
+		else
+			add_property(&property, &m->flat);
+		return true;
+	}
 	if (!add_common(t, &m->flat, &done))
 		return false;
 	if (done)
@@ -180,33 +336,15 @@ static bool add_escaped_member(struct dialect_translation* t, struct members* m)
 	return true;
 }
 
-static const struct {
-	const char *name, *set; /* behind a ^: what is not in it */
-} brackets[] = {{"alnum", "\\p{Alphabetic}\\p{Nd}"},
-                {"alpha", "\\p{Alphabetic}"},
-                {"ascii", "\\x00-\\x7f"},
-                {"blank", "\\p{Zs}\\t"},
-                {"cntrl", "\\p{Cc}"},
-                {"digit", "\\p{Nd}"},
-                {"lower", "\\p{Lowercase}"},
-                {"graph", "^" WHITE NOT_GRAPH},
-                {"print", "^\\p{Zl}\\p{Zp}" NOT_GRAPH},
-                {"punct", "\\p{P}\\p{S}"},
-                {"space", WHITE},
-                {"upper", "\\p{Uppercase}"},
-                {"word", WORD},
-                {"xdigit", HEX}};
-
 /* [:alpha:] or [:^alpha:]. */
 static bool add_bracket(struct dialect_translation* t, struct members* m) {
 	const bool negated = at(t, 2) == '^';
 	const char* const name = t->pattern + t->at + 2 + negated;
-	for (size_t i = 0; i < sizeof brackets / sizeof *brackets; i++) {
-		const size_t size = strlen(brackets[i].name);
-		if (strncmp(name, brackets[i].name, size) != 0 || strncmp(name + size, ":]", 2) != 0)
+	for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+		const size_t size = strlen(sets[i].name);
+		if (strncmp(name, sets[i].name, size) != 0 || strncmp(name + size, ":]", 2) != 0)
 			continue;
-		const char* const set = brackets[i].set;
-		add_member(m, *set == '^' ? set + 1 : set, negated != (*set == '^'));
+		add_member(m, sets[i].set, negated);
 		t->at = (size_t)(name + size + 2 - t->pattern);
 		return true;
 	}
@@ -221,10 +359,12 @@ static void close_members(struct members* m, struct buffer* out) {
 		add_text(out, "[");
 		add_buffer(out, &m->flat);
 		add_text(out, "]");
+		add_buffer(out, &m->nested);
+	} else if (m->nested.size > 0) { /* all alternatives have to be of one length within a look-behind */
+		buffer_add(out, m->nested.data + 1, m->nested.size - 1);
 	} else {
 		add_text(out, "(?!)");
 	}
-	add_buffer(out, &m->nested);
 	if (m->nested.size > 0)
 		add_text(out, ")");
 	out->failed |= m->flat.failed || m->nested.failed;
@@ -300,18 +440,184 @@ static bool add_class(struct dialect_translation* t, struct buffer* out, int dep
 	return good;
 }
 
+/* ---- groups ----------------------------------------------------------------------------------- */
+
+static void insert_text(struct buffer* out, size_t place, const char* text) {
+	const size_t n = strlen(text), behind = out->size - place;
+	add_text(out, text);
+	if (out->failed)
+		return;
+	memmove(out->data + place + n, out->data + place, behind);
+	memcpy(out->data + place, text, n);
+}
+
+/* Reads the letters of options up to ':' or ')': (?m) lets a dot match line feeds, and (?x) is obeyed here.
+ */
+static bool read_options(struct dialect_translation* t, struct buffer* out, bool* spaced) {
+	bool on = true;
+	add_text(out, "(?");
+	for (; at(t, 0) != ':' && at(t, 0) != ')'; t->at++) {
+		const char c = at(t, 0);
+		if (c == 'x')
+			*spaced = on;
+		else if (c == '-' && on)
+			on = false;
+		else if (c != 'i' && c != 'm')
+			return refuse(t, "this option of a group is not supported");
+		if (c != 'x')
+			buffer_add(out, c == 'm' ? "s" : &c, 1);
+	}
+	add_text(out, ":");
+	return true;
+}
+
+static bool is_option(char c) { return c == 'i' || c == 'm' || c == 'x' || c == '-' || is_letter(c); }
+
+static bool open_group(struct dialect_translation* t, struct buffer* out) {
+	static const char* const known[] = {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!", "(?<", "(?'"};
+	const struct group* const outer = &t->group[t->depth];
+	if (at(t, 1) == '*')
+		return refuse(t, "callouts are not supported");
+	if (at(t, 1) == '?' && at(t, 2) == '#') { /* a comment */
+		const char* const close = memchr(t->pattern + t->at, ')', t->size - t->at);
+		if (!close)
+			return refuse(t, "a comment is not closed");
+		t->at = (size_t)(close + 1 - t->pattern);
+		return true;
+	}
+	if (t->depth + 1 == MAX_GROUPS)
+		return refuse(t, "groups are nested too deep");
+	struct group* const inner = &t->group[t->depth + 1];
+	*inner = (struct group){.start = out->size, .spaced = outer->spaced};
+	t->atom = NOTHING;
+	if (at(t, 1) != '?') {
+		add_text(out, "(");
+		t->at++;
+		t->depth++;
+		return true;
+	}
+	if (is_option(at(t, 2))) {
+		t->at += 2;
+		if (!read_options(t, out, &inner->spaced))
+			return false;
+		if (at(t, 0) == ')') { /* holds up to the end of the group that it is in, over all its alternatives */
+			t->group[t->depth].closings++;
+			t->group[t->depth].spaced = inner->spaced;
+		} else {
+			t->depth++;
+		}
+		t->at++;
+		return true;
+	}
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+		const size_t n = strlen(known[i]);
+		if (t->size - t->at < n || memcmp(t->pattern + t->at, known[i], n) != 0)
+			continue;
+		add_text(out, known[i]);
+		t->at += n;
+		t->depth++;
+		return true;
+	}
+	return refuse(t, "this kind of group is not supported");
+}
+
+static void close_group(struct dialect_translation* t, struct buffer* out) {
+	for (int i = 0; i < t->group[t->depth].closings; i++)
+		add_text(out, ")");
+	t->group[t->depth].closings = 0;
+}
+
+/* ---- repetition ------------------------------------------------------------------------------- */
+
+/* An interval's length, or 0 where a brace stands for itself. */
+static size_t interval_at(const struct dialect_translation* t, bool* exact) {
+	const char* const text = t->pattern + t->at + 1; /* pattern[size] is 0 */
+	const size_t low = strspn(text, "0123456789");
+	const bool comma = text[low] == ',';
+	const size_t high = comma ? strspn(text + low + 1, "0123456789") : 0;
+	*exact = !comma;
+	return low + high > 0 && text[low + comma + high] == '}' ? low + comma + high + 2 : 0;
+}
+
+/* Repeats what was added last. Behind an interval, + repeats once more, and behind {n}, ? makes it optional.
+ */
+static bool add_repetition(struct dialect_translation* t, struct buffer* out) {
+	const char c = at(t, 0);
+	bool exact = false;
+	const size_t length = c == '{' ? interval_at(t, &exact) : 1;
+	if (t->atom == NOTHING)
+		return refuse(t, "nothing is repeated");
+	if (t->repeated) {
+		insert_text(out, t->atom, "(?:");
+		add_text(out, ")");
+	}
+	if (c == '{' && at(t, 1) == ',') { /* which PCRE2 learned late */
+		add_text(out, "{0");
+		buffer_add(out, t->pattern + t->at + 1, length - 1);
+	} else {
+		buffer_add(out, t->pattern + t->at, length);
+	}
+	t->at += length;
+	const char more = at(t, 0);
+	if ((more == '?' && !exact) || (more == '+' && c != '{')) {
+		buffer_add(out, &more, 1);
+		t->at++;
+	}
+	t->repeated = true;
+	return true;
+}
+
 /* ---- the whole -------------------------------------------------------------------------------- */
 
-bool expression_translate(const char* pattern, size_t size, struct buffer* out, struct error* error) {
-	struct dialect_translation t = {.pattern = pattern, .size = size, .error = error};
-	while (t.at < size) {
-		const char c = pattern[t.at];
-		if (c == '\\' ? !add_escape(&t, out) : c == '[' && !add_class(&t, out, 0))
-			return false;
-		if (c == '\\' || c == '[')
-			continue;
-		buffer_add(out, &c, 1);
-		t.at++;
+/* One character that stands for itself, a dot, an anchor or a bar. */
+static void add_plain(struct dialect_translation* t, struct buffer* out) {
+	const char c = at(t, 0);
+	size_t length = utf8_character(t->pattern + t->at, t->size - t->at, NULL);
+	length = length ? length : 1;
+	t->atom = c == '|' ? NOTHING : out->size;
+	add_text(out, c == '{' || c == '}' ? "\\" : "");
+	buffer_add(out, t->pattern + t->at, length);
+	t->at += length;
+}
+
+static bool add_next(struct dialect_translation* t, struct buffer* out) {
+	const char c = at(t, 0);
+	const size_t before = out->size;
+	bool exact;
+	if (c == '*' || c == '+' || c == '?' || (c == '{' && interval_at(t, &exact)))
+		return add_repetition(t, out);
+	if (c == '(')
+		return open_group(t, out);
+	if (t->group[t->depth].spaced && strchr(" \t\n\v\f\r#", c)) {
+		const char* const end = c == '#' ? memchr(t->pattern + t->at, '\n', t->size - t->at) : NULL;
+		t->at = c != '#' ? t->at + 1 : end ? (size_t)(end - t->pattern) : t->size;
+		return true;
 	}
+	t->repeated = false;
+	if (c == ')') {
+		close_group(t, out);
+		t->atom = t->group[t->depth].start;
+		if (t->depth == 0)
+			return refuse(t, "a parenthesis is closed that was not opened");
+		t->depth--;
+		add_text(out, ")");
+		t->at++;
+		return true;
+	}
+	if (c == '\\' || c == '[') {
+		t->atom = before;
+		return c == '[' ? add_class(t, out, 0) : add_escape(t, out);
+	}
+	add_plain(t, out);
 	return true;
+}
+
+bool expression_translate(const char* pattern, size_t size, struct buffer* out, struct error* error) {
+	struct dialect_translation t = {.pattern = pattern, .size = size, .atom = NOTHING, .error = error};
+	while (t.at < size)
+		if (!add_next(&t, out))
+			return false;
+	if (t.depth == 0)
+		close_group(&t, out);
+	return t.depth == 0 || expression_refuse(pattern, size, "a parenthesis is not closed", error);
 }

@@ -135,8 +135,8 @@ static void squeeze(const char* text, size_t size, struct buffer* out) {
 static void replace(const struct step* step, struct matcher* m, const char* text, size_t size, size_t most,
                     struct buffer* out) {
 	const size_t n = strlen(step->content);
-	size_t at = 0, start, end;
-	while (!out->failed && expression_next(step->expression, m, text, size, at, &start, &end)) {
+	size_t at = 0, start = NOWHERE, end = NOWHERE;
+	while (!out->failed && expression_next(step->expression, m, text, size, &start, &end)) {
 		buffer_add(out, text + at, start - at);
 		buffer_add(out, step->content, n);
 		out->failed |= out->size > most;
@@ -226,13 +226,11 @@ static void join_end(struct joiner* j) {
 
 static void join(struct joiner* j, size_t start, size_t end, bool match) {
 	const enum split_behavior behavior = j->walk->steps->step[j->step].behavior;
-	if (start == end)
-		return;
 	const bool grows = behavior == SPLIT_WITH_PREVIOUS ? match && !j->matched
 	                   : behavior == SPLIT_WITH_NEXT   ? !match && j->matched
 	                   : behavior == SPLIT_CONTIGUOUS  ? match == j->matched
 	                                                   : false;
-	if (j->start == j->end || !grows) {
+	if (!grows) {
 		join_end(j);
 		j->start = start;
 	}
@@ -245,21 +243,23 @@ static void join(struct joiner* j, size_t start, size_t end, bool match) {
 /* Passes the parts of a word on. False: the word was not cut. */
 static bool split(struct walk* w, int i, const char* text, size_t size) {
 	const struct step* step = &w->steps->step[i];
-	size_t at = 0, start, end;
+	size_t at = 0, start = NOWHERE, end = NOWHERE;
 	if (step->behavior != SPLIT_REMOVED && (size == 1 || utf8_character(text, size, NULL) == size))
 		return false; /* one character */
-	bool more = expression_next(step->expression, w->matcher, text, size, 0, &start, &end);
+	bool more = expression_next(step->expression, w->matcher, text, size, &start, &end);
 	const bool whole = !more || end - start == size;
 	if (whole && (more == step->invert || step->behavior != SPLIT_REMOVED))
 		return false;
 	struct joiner j = {.walk = w, .step = i, .text = text};
 	while (more && !ended(w)) {
-		join(&j, at, start, step->invert);
+		if (start > at)
+			join(&j, at, start, step->invert);
 		join(&j, start, end, !step->invert);
 		at = end;
-		more = expression_next(step->expression, w->matcher, text, size, at, &start, &end);
+		more = expression_next(step->expression, w->matcher, text, size, &start, &end);
 	}
-	join(&j, at, size, step->invert);
+	if (size > at)
+		join(&j, at, size, step->invert);
 	join_end(&j);
 	return true;
 }

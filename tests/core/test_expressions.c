@@ -27,8 +27,8 @@ static bool take(const cJSON** piece, const char* text, size_t start, size_t end
 
 static bool same_pieces(const struct expression* e, struct matcher* m, const char* text, const cJSON* piece) {
 	const size_t size = strlen(text);
-	size_t at = 0, start, end;
-	while (expression_next(e, m, text, size, at, &start, &end)) {
+	size_t at = 0, start = NOWHERE, end = NOWHERE;
+	while (expression_next(e, m, text, size, &start, &end)) {
 		if (!take(&piece, text, at, start) || !take(&piece, text, start, end))
 			return false;
 		at = end;

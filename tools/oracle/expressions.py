@@ -17,13 +17,16 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 TEXTS = ["a\nb  \n c\n", "foo_bar baz-1 \u00e9\u0301 x", "ab12\tcd\u3000e", "[]^-&&ab",
          "\u00e9\u00c9\u00df\u65e5\u672c\u30fb\u30fc", "!$+<=>^`|~", "a\x0bb\x0cc\x08d", "\n\n", "a \n \n",
-         "DEADbeefg", "\u2028x\u0085y", "1\u00bd\u00b2\u0663\u2167", "\U0001f600\U0001f44d\U0001f3fd ok"]
+         "DEADbeefg", "aaa aab ABa{x pLEi", "\u2028x\u0085y", "1\u00bd\u00b2\u0663\u2167", "\U0001f600\U0001f44d\U0001f3fd ok"]
 EXPRESSIONS = r"""
 \h+ \H+ [\h]+ [^\h]+ [\H]+ ^a a$ ^. .$ \s+$ \n$ \bfoo o\b \b. \B. [\w&&[^a]]+ [a-z&&[aeiou]]+ [^a-z&&[aeiou]]+
 [a-z&&[^aeiou]&&[^x]]+ [[a-c][x-z]]+ [^[a-c]x]+ [a[^b]]+ [[:alpha:]]+ [[:^alpha:]]+ [^[:alpha:]]+ [[:punct:]]+
 [[:space:]]+ [[:upper:]]+ [[:lower:]]+ [[:alnum:]]+ [[:digit:]]+ [[:word:]]+ [[:xdigit:]]+ [[:blank:]]+ [[:cntrl:]]+
 [[:ascii:]]+ [[:graph:]]+ [[:print:]]+ \u65e5 [\u0061-\u0063]+ [\S]+ [\W]+ [\W\d]+ [^\S]+ [^\W_]+ \v [\v] [\b] \P{Han}+
 \p{^Han}+ [\p{Han}\p{Katakana}]+ [\p{L}&&\p{Latin}]+ []a]+ [^]a]+ [&&a] [a&&] [a^]+ [\^a]+ [a\-z]+ [a&b]+ \d+ \w+ \W+
+(?m:b.+) (?m).+ (?m)a(?-m)b.+ (?im-x:A.B) a(?i)B|c (?:a(?i)b|c)d (?x:b\x20c|o\x20b) (?#x)a a(?#b)b a{,2}b a{1,2}+ a{2}? a{2}+ a+* a{x
+a{ } (?=a) (?<=a)(?=b) a* \n? ^ $ \b a| (?<![a-z&&[^b]])a \O+ \E \i \pL \p{Letter}+ \p{Nonspacing_Mark} \p{Other_Symbol}
+\p{Punct}+ \p{^Punct}+ \p{Alnum}+ [^\p{Alnum}]+ \p{Digit}+ \p{Word}+ [\p{Word}]+ \p{Graph}+ [\P{Graph}]+ \p{Assigned}+
 \s+ \S+ (?i:FOO) [\p{P}\p{S}]+ [^\p{Han}&&\p{L}]+ \p{Common}+ \p{Lu} a{2,3} \x{61} [\x{61}-\x{63}]+
 """.split()
 
