@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "streams/service/body_coding.h"
+#include "streams/service/body_text.h"
 #include "streams/service/chat_translation.h"
 #include "streams/service/generation.h"
 #include "streams/service/ollama.h"
@@ -223,7 +224,9 @@ static bool check_body_headers(struct http_call* c) {
 	    !body_coding_known(coding))
 		return api_fail(&c->error, 415, "unsupported_content_encoding",
 		                "The body is encoded as '%.40s': send it as it is, or by gzip or deflate.", coding);
-	return !takes_body || !has_body || (type && strncasecmp(type, "application/json", 16) == 0) ||
+	/* a page's plain form post is no call; curl names its bodies a form, and some clients name none */
+	return !takes_body || !has_body || !call_header(c, "Origin") ||
+	       (type && strncasecmp(type, "application/json", 16) == 0) ||
 	       api_fail(&c->error, 415, "unsupported_media_type",
 	                "The body must be JSON: Content-Type is '%.60s', expected application/json (curl: -H "
 	                "'Content-Type: application/json').",
@@ -280,22 +283,22 @@ size_t server_unescape(void* user, struct MHD_Connection* connection, char* text
 	return (size_t)(to - text);
 }
 
+/* Clients join a base address and a path: a slash may come twice or at the end, and so may /v1. */
+static void tidy_path(char* to, const char* url) {
+	char* const begin = to;
+	if (strncmp(url, "/v1/v1/", 7) == 0)
+		url += 3;
+	for (; *url; url++)
+		if (*url != '/' || to == begin || to[-1] != '/')
+			*to++ = *url;
+	*(to > begin + 1 && to[-1] == '/' ? to - 1 : to) = 0;
+}
+
 static void name_call(struct http_call* c) {
 	uint64_t random = 0;
 	if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
 		random = (uint64_t)(c->began * 1e9);
 	snprintf(c->id, sizeof c->id, "req_%016llx", (unsigned long long)random);
-}
-
-/* Valid JSON may contain a NUL, which no text here can hold. It becomes U+FFFD. */
-static void replace_nul(struct text* body) {
-	for (char* at = body->data; at && (at = memchr(at, '\\', (size_t)(body->data + body->size - at)));) {
-		if (body->size - (size_t)(at - body->data) >= 6 && memcmp(at, "\\u0000", 6) == 0)
-			memcpy(at, "\\ufffd", 6);
-		at += 2;
-		if (at >= body->data + body->size)
-			break;
-	}
 }
 
 static struct http_call* begin_call(struct server* s, struct MHD_Connection* connection, const char* url,
@@ -312,7 +315,7 @@ static struct http_call* begin_call(struct server* s, struct MHD_Connection* con
 	if (strlen(url) >= sizeof c->path)
 		api_fail(&c->error, 414, "too_long", "The path is longer than %d bytes.", MAX_PATH - 1);
 	else if (head_is_good(c, version)) {
-		snprintf(c->path, sizeof c->path, "%s", url);
+		tidy_path(c->path, url);
 		first_look(c);
 	}
 	return c;
@@ -367,9 +370,9 @@ static bool answer_call(struct http_call* c) {
 		api_no_memory(&c->error);
 	const char* coding = call_header(c, "Content-Encoding");
 	if (!c->error.status && c->body.size > 0 && coding && body_coding_known(coding))
-		body_decompress(&c->body, SERVER_BODY, &c->error);
+		body_decompress(&c->body, coding, SERVER_BODY, &c->error);
 	if (!c->error.status)
-		replace_nul(&c->body);
+		body_text_mend(&c->body);
 	if (!c->error.status && c->route->worked) {
 		if (workers_take(c->server->workers, c))
 			return true;
