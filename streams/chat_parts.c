@@ -106,25 +106,37 @@ static void write_text(struct part_writer* w, const char* text, size_t size) {
 	text_free(&whole);
 }
 
-/* A part's text; NULL: it has none. */
-static const char* text_of(const cJSON* part) {
+static bool is_thought_part(const cJSON* part) {
 	const char* const type = cJSON_GetStringValue(json_field(part, "type"));
+	return type && json_lists("thinking redacted_thinking reasoning reasoning_text", type);
+}
+
+/* A part's text; NULL: it has none. A part may be a string, or lack its type. */
+static const char* text_of(const cJSON* part) {
+	const cJSON* const given = json_field(part, "type");
+	const char* const type = given ? cJSON_GetStringValue(given) : "text";
 	const bool refusal = type && strcmp(type, "refusal") == 0;
+	if (cJSON_IsString(part))
+		return part->valuestring;
 	return type && (refusal || json_lists("text input_text output_text", type))
 	           ? cJSON_GetStringValue(json_field(part, refusal ? "refusal" : "text"))
 	           : NULL;
 }
 
-/* A content: a string; parts {"type": "text", "text"}, which are joined; or nothing, in an answer that has
- * only tool calls or was refused. */
+/* An answer may have no text: it was a call, was refused, or ended amid its reasoning. A call's result may be
+ * nothing. */
+static bool may_lack_content(const cJSON* message) {
+	const char* const role = cJSON_GetStringValue(json_field(message, "role"));
+	return role && json_lists("assistant tool function", role);
+}
+
+/* A content: a string; parts {"type": "text", "text"}, which are joined; or nothing. */
 static bool write_content(struct part_writer* w, const cJSON* message) {
 	char shown[SHOWN];
 	const cJSON* const content = json_field(message, "content");
 	const char* const refusal = cJSON_GetStringValue(json_field(message, "refusal"));
-	const bool may_lack =
-	    json_field(message, "tool_calls") || json_field(message, "function_call") || refusal;
 	text_put(w->to, ", \"content\": ");
-	if (cJSON_IsString(content) || (!content && may_lack)) {
+	if (cJSON_IsString(content) || (!content && may_lack_content(message))) {
 		const char* const text = content ? content->valuestring : refusal ? refusal : "";
 		write_text(w, text, strlen(text));
 		return true;
@@ -134,7 +146,7 @@ static bool write_content(struct part_writer* w, const cJSON* message) {
 		                 w->index, content ? json_show(content, shown, sizeof shown) : "missing");
 	struct text joined = {0};
 	for (const cJSON* part = content->child; part; part = part->next) {
-		const char* const text = text_of(part);
+		const char* const text = is_thought_part(part) ? "" : text_of(part);
 		if (!text) {
 			text_free(&joined);
 			return error_set(
@@ -181,9 +193,28 @@ static void write_thought(struct part_writer* w, const char* message, size_t siz
 	text_add(w->to, thought->value, thought->value_size);
 }
 
+/* The reasoning among a content's parts, as JSON text: Anthropic's and Mistral's blocks, whose text is a
+ * string or a list of texts. NULL: there is none. */
+static char* thought_of_parts(const cJSON* message) {
+	static const char* const names[] = {"thinking", "reasoning", "text"};
+	const cJSON *part, *inner, *content = json_field(message, "content");
+	struct text all = {0}, quoted = {0};
+	for (part = cJSON_IsArray(content) ? content->child : NULL; part; part = part->next)
+		for (size_t i = 0; i < sizeof names / sizeof *names && is_thought_part(part); i++) {
+			const cJSON* const of = json_field(part, names[i]);
+			text_put(&all, cJSON_IsString(of) ? of->valuestring : "");
+			for (inner = cJSON_IsArray(of) ? of->child : NULL; inner; inner = inner->next)
+				text_put(&all, text_of(inner) ? text_of(inner) : "");
+		}
+	if (all.size)
+		text_quote(&quoted, all.data, all.size);
+	text_free(&all);
+	return quoted.size ? text_take(&quoted) : NULL;
+}
+
 /* Copies the other members of a message. A null that a client sends back with an earlier answer (as the
  * openai package does) counts as absent. */
-static bool write_others(struct part_writer* w, const char* message, size_t size) {
+static bool write_others(struct part_writer* w, const cJSON* parsed, const char* message, size_t size) {
 	struct json_item item = {0}, thought = {0};
 	while (json_next(message, size, &item)) {
 		if (is_thought(&item)) {
@@ -205,8 +236,14 @@ static bool write_others(struct part_writer* w, const char* message, size_t size
 		write_name(w, ", ", &item);
 		text_add(w->to, item.value, item.value_size);
 	}
+	char* const within = thought.value ? NULL : thought_of_parts(parsed);
+	if (within) {
+		thought.value = within;
+		thought.value_size = strlen(within);
+	}
 	if (thought.value)
 		write_thought(w, message, size, &thought);
+	free(within);
 	text_put(w->to, "}");
 	return true;
 }
@@ -220,7 +257,7 @@ static bool write_message(struct part_writer* w, const char* text, size_t size) 
 		good = error_set(w->error, "messages[%d] is %s, expected an object with role and content", w->index,
 		                 json_show(message, shown, sizeof shown));
 	good = good && write_role(w, json_field(message, "role")) && write_content(w, message) &&
-	       write_others(w, text, size);
+	       write_others(w, message, text, size);
 	cJSON_Delete(message);
 	return good;
 }

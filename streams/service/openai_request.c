@@ -260,7 +260,10 @@ static bool take_json(struct reading* r, const cJSON* schema) {
 
 static bool read_response_format(struct reading* r) {
 	const cJSON* schema = json_field(r->value, "schema"); /* as llama.cpp has it */
-	if (api_is(r->value, "type", "text") && !schema && cJSON_GetArraySize(r->value) == 1)
+	int given = 0;                                        /* null counts as absent */
+	for (const cJSON* item = r->value->child; item; item = item->next)
+		given += !cJSON_IsNull(item);
+	if (api_is(r->value, "type", "text") && given == 1)
 		return true;
 	if (api_is(r->value, "type", "json_object"))
 		return take_json(r, schema);
@@ -431,8 +434,7 @@ static const char* function_name(const cJSON* tool) {
 
 static bool read_tool_name(struct reading* r, const cJSON* tools) {
 	const char* name = function_name(r->value);
-	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
-	if (!name || !*name || strlen(name) > 64 || name[strspn(name, letters)])
+	if (!name || !*name)
 		return refuse(r, "invalid_value",
 		              "'tool_choice' must be \"none\", \"auto\", \"required\" or {\"type\": \"function\", "
 		              "\"function\": {\"name\"}}.");
@@ -470,11 +472,13 @@ static bool read_allowed(struct reading* r, const cJSON* tools) {
 	return any || refuse(r, "invalid_value", "'tool_choice.tools' must name some of 'tools'.");
 }
 
+/* A word may stand alone, or be the type of an object, as Anthropic's clients write it. */
 static bool read_tool_choice(struct reading* r) {
 	struct api_request* q = r->to;
 	const cJSON* tools = json_field(r->body, "tools");
 	const bool any = tools && tools->child;
-	const char* word = cJSON_IsString(r->value) ? r->value->valuestring : "";
+	const char* type = function_name(r->value) ? NULL : api_text(r->value, "type");
+	const char* word = cJSON_IsString(r->value) ? r->value->valuestring : type ? type : "";
 	q->tool_choice = any ? TOOLS_AUTO : TOOLS_NONE;
 	if (!r->value || strcmp(word, "auto") == 0)
 		return true;
@@ -546,7 +550,8 @@ static const struct field fields[] = {
     {"include_stop_str_in_output", BOTH, INTO(read_flag, include_stop, 0, 1)},     /* vLLM's */
     {"return_token_ids", BOTH, INTO(read_flag, token_ids, 0, 1)},                  /* the same */
     {"logit_bias", BOTH, .read = read_logit_bias},
-    {"response_format", CHAT, .read = read_response_format},
+    {"response_format", BOTH, .read = read_response_format},
+    {"json_schema", BOTH, .read = read_guided_json}, /* llama.cpp's */
     {"guided_json", BOTH, .read = read_guided_json}, /* ours, as vLLM names them */
     {"guided_regex", BOTH, .read = read_guided_regex},
     {"guided_choice", BOTH, .read = read_guided_choice},

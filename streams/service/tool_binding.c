@@ -9,7 +9,7 @@
 
 #include "core/grammar/grammar.h"
 
-enum { MAX_TOOLS = 128, MAX_MARK = 32 };
+enum { MAX_TOOLS = 1024, MAX_MARK = 32 };
 
 struct tool_binding {
 	struct grammar_call call[MAX_TOOLS];
@@ -124,12 +124,15 @@ static bool add_tool(struct tool_binding* b, const struct generation* g, const c
                      struct api_error* e) {
 	const char* name = api_text(function_of(tool), "name");
 	const char* only = g->request.tool_name;
-	if (!name || b->n == MAX_TOOLS || strpbrk(name, "\"\\"))
+	if (!name || strpbrk(name, "\"\\"))
 		return api_refuse(
 		    e, "tools", "invalid_value",
-		    "'tools' must hold at most %d functions, each with a name, where a call is forced, or one "
-		    "is strict.",
-		    MAX_TOOLS);
+		    "'tools' must hold functions, each with a name without quotes and backslashes, where "
+		    "a call is forced, or one is strict; /v1/responses takes other types of tools.");
+	if (b->n == MAX_TOOLS)
+		return api_refuse(e, "tools", "invalid_value",
+		                  "'tools' must hold at most %d functions where a call is forced, or one is strict.",
+		                  MAX_TOOLS);
 	if (only && strcmp(only, name) != 0)
 		return true;
 	const int i = b->n++;

@@ -65,6 +65,23 @@ static void arguments_become_objects(void** state) {
 	chat_parts_free(&parts);
 }
 
+/* Parts of reasoning go where templates read it; an answer, or a call's result, may have no content. */
+static void reads_parts_of_any_client(void** state) {
+	(void)state;
+	reads("{\"messages\": [{\"role\": \"user\", \"content\": [\"a\", {\"text\": \"b\"}]}, {\"role\": "
+	      "\"assistant\", "
+	      "\"content\": [{\"type\": \"thinking\", \"thinking\": [{\"type\": \"text\", \"text\": \"h\"}]}, "
+	      "{\"type\": \"reasoning\", \"text\": \"m\"}, {\"type\": \"text\", \"text\": \"yes\"}]}, {\"role\": "
+	      "\"assistant\", \"content\": null}, {\"role\": \"tool\", \"content\": null}]}");
+	assert_string_equal(
+	    parts.messages,
+	    "[{\"role\": \"user\", \"content\": \"ab\"}, {\"role\": \"assistant\", \"content\": \"yes\", "
+	    "\"reasoning_content\": \"hm\", \"thinking\": \"hm\"}, {\"role\": \"assistant\", "
+	    "\"content\": \"\"}, {\"role\": \"tool\", \"content\": \"\"}]");
+	chat_parts_free(&parts);
+	refuses("{\"messages\": [{\"role\": \"user\", \"content\": null}]}", "messages", "missing");
+}
+
 static void refuses_what_no_template_can_take(void** state) {
 	(void)state;
 	refuses("{}", "messages", "missing");
@@ -142,9 +159,8 @@ static void templates_get_the_parts(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(keeps_what_is_written),
-	    cmocka_unit_test(arguments_become_objects),
-	    cmocka_unit_test(refuses_what_no_template_can_take),
+	    cmocka_unit_test(keeps_what_is_written),     cmocka_unit_test(arguments_become_objects),
+	    cmocka_unit_test(reads_parts_of_any_client), cmocka_unit_test(refuses_what_no_template_can_take),
 	    cmocka_unit_test(templates_get_the_parts),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

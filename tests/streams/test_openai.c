@@ -422,8 +422,35 @@ static void tools_may_or_must_be_called(void** unused) {
 	api_request_free(&q);
 }
 
+/* A word of a tool choice may be an object's type, and a name may be any name. */
+static void tool_choices(void** unused) {
+	(void)unused;
+	static const char tools[] = "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"a b:c\"}}]";
+	static const struct {
+		const char* choice;
+		int is;
+	} cases[] = {{"\"auto\"", TOOLS_AUTO},
+	             {"{\"type\": \"auto\"}", TOOLS_AUTO},
+	             {"{\"type\": \"none\"}", TOOLS_NONE},
+	             {"{\"type\": \"any\"}", TOOLS_REQUIRED},
+	             {"{\"type\": \"required\"}", TOOLS_REQUIRED},
+	             {"{\"type\": \"tool\", \"name\": \"a b:c\"}", TOOLS_REQUIRED},
+	             {"{\"type\": \"function\", \"function\": {\"name\": \"a b:c\"}}", TOOLS_REQUIRED}};
+	char body[512];
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		snprintf(body, sizeof body,
+		         "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], %s, \"tool_choice\": %s}", tools,
+		         cases[i].choice);
+		assert_true(chat(body));
+		assert_int_equal(q.tool_choice, cases[i].is);
+		assert_true(!q.tool_name || strcmp(q.tool_name, "a b:c") == 0);
+		api_request_free(&q);
+	}
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(tool_choices),
 	    cmocka_unit_test(defaults_of_a_completion),
 	    cmocka_unit_test(every_field_of_a_completion),
 	    cmocka_unit_test(the_model_may_be_left_out),
