@@ -98,7 +98,7 @@ cJSON* api_parse(const char* body, size_t size, struct api_error* e) {
 		api_refuse(e, NULL, "invalid_json", "The body is not valid JSON: %.300s", why.message);
 	else if (count_values(body, size) > API_MAX_VALUES)
 		api_refuse(e, NULL, NULL, "The body holds more than %d values.", API_MAX_VALUES);
-	else if (!(json = cJSON_ParseWithLength(body, size)))
+	else if (!(json = json_parse(body, size, "the body", &why)))
 		api_refuse(e, NULL, "invalid_json", "The body could not be parsed.");
 	else if (!cJSON_IsObject(json))
 		api_refuse(e, NULL, NULL, "The body is not a JSON object.");
@@ -120,7 +120,7 @@ bool api_is(const cJSON* object, const char* name, const char* text) {
 }
 
 void api_put(struct text* out, const cJSON* value) {
-	char* text = cJSON_PrintUnformatted(value);
+	char* text = json_print(value);
 	out->failed |= !text;
 	text_put(out, text ? text : "");
 	cJSON_free(text);

@@ -152,7 +152,10 @@ static bool infill_read(const char* body, size_t size, int vocab, struct api_req
 
 static bool read_native(struct translation* t) {
 	const cJSON* prompt = json_field(t->from, "prompt");
-	if (!cJSON_IsString(prompt) && !(cJSON_IsArray(prompt) && cJSON_IsNumber(prompt->child)))
+	bool tokens = cJSON_IsArray(prompt) && prompt->child;
+	for (const cJSON* one = tokens ? prompt->child : NULL; one; one = one->next)
+		tokens = tokens && cJSON_IsNumber(one);
+	if (!cJSON_IsString(prompt) && !tokens)
 		return api_refuse(t->error, "prompt", "invalid_type",
 		                  "'prompt' must be a string or a list of token ids; /v1/completions takes several.");
 	api_put(translate_member(t, "prompt"), prompt);

@@ -1,6 +1,6 @@
 /* Reads Anthropic's Messages: blocks become messages, calls and their results. Tools that the vendor hosts
- * are left out, and blocks other than text are refused by name. Earlier reasoning goes to the template. The
- * answer continues a last message of the assistant. */
+ * are left out, documents are read as text, and images are refused by name. Earlier reasoning goes to the
+ * template. The answer continues a last message of the assistant. */
 #include <string.h>
 
 #include "streams/service/chat_translation.h"
@@ -9,13 +9,53 @@
 
 static bool is_of(const cJSON* block, const char* type) { return api_is(block, "type", type); }
 
+/* Puts a block's text: its own, or that of a document or search result, with the title above it. False: it
+ * has none, as an image or a PDF. */
+static bool put_block(struct text* out, const cJSON* block) {
+	const cJSON* source = json_field(block, "source");
+	const bool document = is_of(block, "document"), found = is_of(block, "search_result");
+	if (is_of(block, "text")) {
+		text_put(out, api_text(block, "text") ? api_text(block, "text") : "");
+		return true;
+	}
+	if (!found && !(document && (is_of(source, "text") || is_of(source, "content"))))
+		return false;
+	const cJSON* content = json_field(found ? block : source, "content");
+	const char *title = api_text(block, "title"), *text = api_text(source, "data");
+	text = text ? text : cJSON_GetStringValue(content);
+	if (title)
+		text_print(out, "%s\n", title);
+	text_put(out, text ? text : "");
+	for (const cJSON* part = cJSON_IsArray(content) ? content->child : NULL; part; part = part->next)
+		text_put(out, api_text(part, "text") ? api_text(part, "text") : "");
+	text_put(out, "\n");
+	return true;
+}
+
+static bool refuse_block(struct translation* t, const cJSON* block) {
+	const char* type = api_text(block, "type");
+	return api_refuse(
+	    t->error, "messages", "unsupported_field",
+	    "'messages' holds a block of type \"%.40s\"; this model reads text: send blocks of type "
+	    "\"text\", \"tool_use\" and \"tool_result\", and documents as text.",
+	    type ? type : "");
+}
+
 static bool read_result(struct translation* t, const cJSON* block) {
-	static const cJSON nothing = {.type = cJSON_String, .valuestring = ""};
 	const char* id = api_text(block, "tool_use_id");
-	const cJSON* content = json_field(block, "content");
+	const cJSON *content = json_field(block, "content"), *part;
 	if (!id)
 		return api_refuse(t->error, "messages", "invalid_value", "A tool_result needs 'tool_use_id'.");
-	return translate_result(t, id, content ? content : &nothing, "messages", "text");
+	struct text all = {0};
+	bool good = true;
+	text_put(&all, cJSON_IsString(content) ? content->valuestring : "");
+	for (part = cJSON_IsArray(content) ? content->child : NULL; part && good; part = part->next)
+		good = put_block(&all, part) || refuse_block(t, part);
+	t->to.failed |= all.failed;
+	const cJSON text = {.type = cJSON_String, .valuestring = all.data ? all.data : ""};
+	good = good && translate_result(t, id, &text, "messages", "text");
+	text_free(&all);
+	return good;
 }
 
 static bool read_use(struct translation* t, const cJSON* block) {
@@ -31,15 +71,25 @@ static bool read_use(struct translation* t, const cJSON* block) {
 	return true;
 }
 
-/* Neighbouring texts are one message. */
+/* Neighbouring texts are one message. Returns the first block that has none. */
 static const cJSON* read_texts(struct translation* t, const char* role, const cJSON* block) {
 	struct text all = {0};
-	for (; block && is_of(block, "text"); block = block->next)
-		text_put(&all, api_text(block, "text") ? api_text(block, "text") : "");
+	const cJSON* rest = block;
+	while (rest && put_block(&all, rest))
+		rest = rest->next;
 	t->to.failed |= all.failed;
-	translate_message(t, role, all.data ? all.data : "");
+	if (rest != block)
+		translate_message(t, role, all.data ? all.data : "");
 	text_free(&all);
-	return block;
+	return rest;
+}
+
+/* Calls of tools that the vendor hosts, and their results. */
+static bool is_dropped(const char* type) {
+	static const char end[] = "_tool_result";
+	const size_t n = strlen(type), m = strlen(end);
+	return json_lists("redacted_thinking server_tool_use mcp_tool_use container_upload compaction", type) ||
+	       (n > m && strcmp(type + n - m, end) == 0);
 }
 
 static bool read_block(struct translation* t, const cJSON* block) {
@@ -50,23 +100,15 @@ static bool read_block(struct translation* t, const cJSON* block) {
 		return read_result(t, block);
 	if (is_of(block, "thinking") && api_text(block, "thinking"))
 		text_put(&t->thought, api_text(block, "thinking"));
-	return is_of(block, "thinking") ||
-	       json_lists("redacted_thinking server_tool_use web_search_tool_result", type ? type : "-") ||
-	       api_refuse(
-	           t->error, "messages", "unsupported_field",
-	           "'messages' holds a block of type \"%.40s\"; this model reads text: send blocks of type "
-	           "\"text\", \"tool_use\" and \"tool_result\".",
-	           type ? type : "");
+	return is_of(block, "thinking") || is_dropped(type ? type : "") || refuse_block(t, block);
 }
 
 static bool read_blocks(struct translation* t, const char* role, const cJSON* block) {
 	while (block) {
-		if (is_of(block, "text"))
-			block = read_texts(t, role, block);
-		else if (read_block(t, block))
-			block = block->next;
-		else
+		const cJSON* rest = read_texts(t, role, block);
+		if (rest == block && !read_block(t, block))
 			return false;
+		block = rest == block ? block->next : rest;
 	}
 	return true;
 }

@@ -38,8 +38,11 @@ static void put_figures(struct generation* g) {
 	text_json(&g->out,
 	          ", 'done': true, 'done_reason': '%s', 'total_duration': %l, 'load_duration': 0, "
 	          "'prompt_eval_count': %d, 'prompt_eval_duration': %l, 'eval_count': %d, 'eval_duration': %l}\n",
-	          f->stop == SWIFTLET_LENGTH ? "length" : "stop", nanoseconds(f->seconds.prefill + written),
-	          f->prompt_tokens, nanoseconds(f->seconds.prefill), f->tokens, nanoseconds(written));
+	          g->request.prompt_only       ? "load"
+	          : f->stop == SWIFTLET_LENGTH ? "length"
+	                                       : "stop",
+	          nanoseconds(f->seconds.prefill + written), f->prompt_tokens, nanoseconds(f->seconds.prefill),
+	          f->tokens, nanoseconds(written));
 }
 
 /* Ollama's calls have their arguments as objects, so each call is sent once it is complete. */

@@ -114,12 +114,28 @@ static bool read_message(struct translation* t, const cJSON* message, int index)
 	return true;
 }
 
+/* Without messages or a prompt a client only wants the model to be loaded; it is. */
+static bool loads(const cJSON* from) {
+	const cJSON *messages = json_field(from, "messages"), *prompt = json_field(from, "prompt");
+	return !(messages && messages->child) && !(cJSON_IsString(prompt) && prompt->valuestring[0]);
+}
+
+static bool finish(const cJSON* from, struct api_request* q) {
+	if (loads(from)) {
+		q->prompt_only = true;
+		q->ask.max_tokens = 1;
+	}
+	return true;
+}
+
 static bool read_messages(struct translation* t) {
 	const cJSON* messages = json_field(t->from, "messages");
 	int index = 0;
-	if (!cJSON_IsArray(messages))
+	if (messages && !cJSON_IsArray(messages))
 		return api_refuse(t->error, "messages", "invalid_type", "'messages' must be an array.");
-	for (const cJSON* message = messages->child; message; message = message->next)
+	if (loads(t->from))
+		translate_message(t, "user", "");
+	for (const cJSON* message = messages ? messages->child : NULL; message; message = message->next)
 		if (!read_message(t, message, index++))
 			return false;
 	t->goes_on = t->answer && !t->calls;
@@ -140,7 +156,8 @@ bool ollama_read_chat(const char* body, size_t size, int vocab, struct api_reque
 	                                      .hints = "keep_alive",
 	                                      .renamed = renamed,
 	                                      .messages = read_messages,
-	                                      .read = read_chat};
+	                                      .read = read_chat,
+	                                      .finish = finish};
 	return translation_read(&how, body, size, vocab, q, e);
 }
 
@@ -177,7 +194,8 @@ bool ollama_read_generate(const char* body, size_t size, int vocab, struct api_r
 	                                            .hints = hints,
 	                                            .renamed = renamed,
 	                                            .messages = read_prompt_message,
-	                                            .read = read_templated};
+	                                            .read = read_templated,
+	                                            .finish = finish};
 	static const struct translator plain = {
 	    .same = "model prompt",
 	    .own = "system suffix raw template format options stream think images",

@@ -61,12 +61,22 @@ static void read_thought(struct translation* t, const cJSON* item) {
 		text_put(&t->thought, api_text(part, "text") ? api_text(part, "text") : "");
 }
 
-/* Drops the items of vendor-hosted tools; the answer after them holds their result. */
+static bool ends_in(const char* text, const char* end) {
+	const size_t n = strlen(text), m = strlen(end);
+	return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Calls of tools that the vendor hosts, their results, and what clients note for themselves. */
+static bool is_dropped(const char* type) {
+	return ends_in(type, "_call") || ends_in(type, "_call_output") ||
+	       json_lists(
+	           "mcp_list_tools mcp_approval_request mcp_approval_response tool_search_output compaction "
+	           "compaction_summary ghost_snapshot",
+	           type);
+}
+
+/* The answer after a dropped item holds its result. */
 static bool read_item(struct translation* t, const cJSON* item) {
-	static const char hosted[] =
-	    "web_search_call file_search_call image_generation_call code_interpreter_call "
-	    "computer_call mcp_list_tools mcp_call mcp_approval_request "
-	    "mcp_approval_response tool_search_call tool_search_output compaction";
 	const char* type = api_text(item, "type");
 	if (!type || strcmp(type, "message") == 0)
 		return read_message(t, item);
@@ -80,7 +90,7 @@ static bool read_item(struct translation* t, const cJSON* item) {
 		return read_shell_call(t, item);
 	if (strcmp(type, "reasoning") == 0)
 		read_thought(t, item);
-	return strcmp(type, "reasoning") == 0 || json_lists(hosted, type) ||
+	return strcmp(type, "reasoning") == 0 || is_dropped(type) ||
 	       api_refuse(
 	           t->error, "input", "unsupported_field",
 	           "'input' holds an item of type \"%.40s\", which this server cannot look up; send messages, "

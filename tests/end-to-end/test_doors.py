@@ -126,6 +126,69 @@ def paths(s):
     assert s.call("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "a\0b"}], "max_tokens": 1})[0] == 200
 
 
+def joined_paths(s):
+    """A base address that ends in a slash, or in /v1 where the client adds it, too."""
+    for path in ("/v1//chat/completions", "//v1/chat/completions", "/v1/chat/completions/", "/v1/v1/chat/completions"):
+        assert s.call("POST", path, {"messages": ASK, "max_tokens": 1})[0] == 200, path
+    assert s.call("GET", "/v1/models/")[0] == 200 and s.call("GET", "/v1/v1x")[0] == 404
+
+
+def bodies(s):
+    """A body's type does not matter but from a page; half an emoji and a byte order mark do not end a conversation."""
+    ask = json.dumps({"messages": ASK, "max_tokens": 1}).encode()
+    for kind in ("application/x-www-form-urlencoded", "text/plain", "application/vnd.api+json"):
+        assert s.call("POST", "/v1/chat/completions", raw=ask, headers={"Content-Type": kind})[0] == 200, kind
+        from_page = {"Content-Type": kind, "Origin": s.url}
+        assert s.call("POST", "/v1/chat/completions", raw=ask, headers=from_page)[0] == 415, kind
+    assert s.call("POST", "/v1/chat/completions", raw=b"\xef\xbb\xbf" + ask)[0] == 200
+    for cut in ("a\\ud83d", "\\ude00 b", "\\ud83d\\ud83d\\ude00", "\\u0000", "\\\\ud83d"):
+        body = ('{"messages": [{"role": "user", "content": "%s"}]}' % cut).encode()
+        status, _, answer = s.call("POST", "/apply-template", raw=body)
+        whole = json.loads('"%s"' % cut).replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        assert status == 200 and whole in answer["prompt"], (cut, answer)
+
+
+def forms(s):
+    """Each way to name a form binds the answer; a null is none."""
+    schema = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"]}
+    ask = {"max_tokens": 40, "temperature": 0, "n": None}
+    for form in ({"json_schema": schema}, {"response_format": {"type": "json_schema", "json_schema": {"schema": schema}}}):
+        text = s.call("POST", "/v1/completions", {"prompt": "x", **ask, **form})[2]["choices"][0]["text"]
+        said = s.call("POST", "/v1/chat/completions", {"messages": ASK, **ask, **form})[2]["choices"][0]["message"]["content"]
+        assert json.loads(text)["n"] in (1, 2) and json.loads(said)["n"] in (1, 2), (form, text, said)
+    assert s.call("POST", "/v1/chat/completions", {"messages": ASK, **ask, "response_format": {"type": "text", "json_schema": None}})[0] == 200
+
+
+def digits(s):
+    """A number keeps its digits where a request is rewritten."""
+    turns = [*ASK, {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {"id": 1234567890123456789}}]},
+             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c"}]}]
+    others = json.loads(json.dumps(turns).replace("1234567890123456789", "1234567890123456768"))
+    ids = [s.call("POST", "/v1/messages", {"messages": t, "max_tokens": 2, "temperature": 0})[2]["usage"] for t in (turns, others)]
+    assert ids[0]["cache_read_input_tokens"] == 0 or ids[1] != ids[0], ids
+
+
+def histories(s):
+    """What agents send back: results of hosted tools, documents, notes of their own."""
+    blocks = [{"type": "bash_code_execution_tool_result", "tool_use_id": "s", "content": {"stdout": "a"}}, {"type": "mcp_tool_use", "id": "m", "name": "x", "input": {}},
+              {"type": "mcp_tool_result", "tool_use_id": "m", "content": []}, {"type": "text", "text": "done"}]
+    document = {"type": "document", "title": "Notes", "source": {"type": "text", "media_type": "text/plain", "data": "The sky is green."}}
+    found = {"type": "search_result", "source": "u", "title": "Page", "content": [{"type": "text", "text": "Grass is blue."}]}
+    call = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
+    turns = [{"role": "user", "content": [document, found, {"type": "text", "text": "Say."}]}, {"role": "assistant", "content": [*blocks, call]},
+             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": [found]}]}]
+    longer = s.call("POST", "/v1/messages/count_tokens", {"messages": turns})
+    shorter = s.call("POST", "/v1/messages/count_tokens", {"messages": [{"role": "user", "content": "Say."}, *turns[1:]]})
+    assert longer[0] == shorter[0] == 200 and longer[2]["input_tokens"] > shorter[2]["input_tokens"] + 10, (longer, shorter)
+    for image in ({"type": "image", "source": {}}, {"type": "document", "source": {"type": "base64", "data": ""}}):
+        assert s.call("POST", "/v1/messages", {"max_tokens": 1, "messages": [{"role": "user", "content": [image]}]})[0] == 400
+    items = [{"type": "shell_call", "call_id": "c", "action": {}}, {"type": "shell_call_output", "call_id": "c", "output": []}, {"type": "ghost_snapshot"},
+             {"type": "apply_patch_call", "call_id": "d"}, {"type": "apply_patch_call_output", "call_id": "d"}, {"role": "user", "content": "x"}]
+    assert s.call("POST", "/v1/responses", {"input": items, "max_output_tokens": 1})[0] == 200
+    status, _, answer = s.call("POST", "/v1/responses", {"input": [{"type": "item_reference", "id": "x"}]})
+    assert status == 400 and "item_reference" in answer["error"]["message"], answer
+
+
 def prefill(s):
     """Messages go on with the assistant's last words; chats where that is asked for."""
     turns = [*ASK, {"role": "assistant", "content": "Hello, "}]
@@ -164,6 +227,9 @@ def ollama(s):
     assert len(vectors) == 2 and len(s.call("POST", "/api/embeddings", {"prompt": "a"})[2]["embedding"]) == len(vectors[0])
     assert s.call("GET", "/api/tags")[2]["models"][0]["name"] == "first" and s.call("GET", "/api/version")[2]["version"]
     assert "completion" in s.call("POST", "/api/show", {"model": "first"})[2]["capabilities"]
+    for path, body in (("/api/chat", {}), ("/api/chat", {"messages": []}), ("/api/generate", {"keep_alive": 0}), ("/api/generate", {"prompt": ""})):
+        loaded = lines(s, path, body)
+        assert len(loaded) == 1 and loaded[0]["done_reason"] == "load" and not (loaded[0].get("response") or loaded[0].get("message", {}).get("content")), loaded
     status, _, answer = s.call("POST", "/api/chat", {"messages": [{"role": "user", "content": "x", "images": ["AA"]}]})
     assert status == 400 and set(answer) == {"error"}, answer
 
@@ -211,7 +277,9 @@ def compressed(s):
         status, _, answer = s.call("POST", "/v1/completions", headers={"Content-Encoding": coding}, raw=raw)
         return status, answer
 
-    for coding, raw in (("gzip", gzip.compress(text)), ("GZIP", gzip.compress(text)), ("deflate", zlib.compress(text)), ("identity", text)):
+    bare = zlib.compressobj(wbits=-15)
+    for coding, raw in (("gzip", gzip.compress(text)), ("GZIP", gzip.compress(text)), ("gzip", gzip.compress(text[:9]) + gzip.compress(text[9:])),
+                        ("deflate", zlib.compress(text)), ("deflate", bare.compress(text) + bare.flush()), ("identity", text)):
         status, answer = send(raw, coding)
         assert status == 200 and answer["choices"] == plain["choices"], (coding, answer)
     packed = gzip.compress(text)
@@ -317,7 +385,7 @@ def infill(model):
 
 
 with Server("--alias", "first", "--alias", "second", "--cors", "localhost", "--cors", "https://app.example") as server:
-    for check in (names, fields, limits, recorded, usage, origins, paths, prefill, ollama, native, compressed, responses_logprobs):
+    for check in (names, fields, limits, recorded, usage, origins, paths, joined_paths, bodies, forms, digits, histories, prefill, ollama, native, compressed, responses_logprobs):
         check(server)
         print(check.__name__, "ok")
     if MODEL == "builtin":
