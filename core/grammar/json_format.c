@@ -125,12 +125,32 @@ static void add_leap_seconds(char* to, size_t size) {
 #define BASE64 "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/][A-Za-z0-9+/]{2}=)?"
 #define BASE64_URL "([A-Za-z0-9_\\-]{4})*([A-Za-z0-9_\\-]{2}(==)?|[A-Za-z0-9_\\-]{3}=?)?"
 
+/* By its version (RFC 9562), where one is asked for. */
+#define UUID_OF(version)                                                                                     \
+	"[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-" version "[0-9A-Fa-f]{3}-[89ABab][0-9A-Fa-f]{3}-[0-9A-Fa-f]{12}"
+#define UUID "[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
+
+/* RFC 4632 and RFC 4291: a network's address with the length of its prefix. */
+#define IPV4_NETWORK IPV4 "/([12]?[0-9]|3[0-2])"
+#define IPV6_NETWORK IPV6 "/([1-9]?[0-9]|1[01][0-9]|12[0-8])"
+
+/* Networks whose address has no bits behind the prefix: of whole bytes, or half of the groups. */
+#define IPV4_CLEAR BYTE "((\\.0){3}/8|\\." BYTE "((\\.0){2}/16|\\." BYTE "(\\.0/24|\\." BYTE "/32)))"
+#define IPV6_CLEAR H16 "(:" H16 "){0,3}::/64|" IPV6 "/128"
+
+/* A web page's address: a URI with a host. */
+#define URL "(https?|ftp)://" HOST_NAME "(:[0-9]{1,5})?(/" PART("", ":@") "*)*" AFTER("", "")
+
+/* RFC 7519: header, claims and a signature, which may be empty. */
+#define JWT "[A-Za-z0-9_\\-]{2,}\\.[A-Za-z0-9_\\-]{2,}\\.[A-Za-z0-9_\\-]*"
+
+/* The last ones are what zod and pydantic write. */
 static const char* const known[][2] = {
     {"date", DATE},
     {"time", NULL},
     {"date-time", NULL},
     {"duration", DURATION},
-    {"uuid", "[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"},
+    {"uuid", UUID},
     {"email", EMAIL},
     {"idn-email", IDN_EMAIL},
     {"hostname", HOST_NAME},
@@ -147,12 +167,34 @@ static const char* const known[][2] = {
     {"regex", REGEX},
     {"base64", BASE64},
     {"byte", BASE64},
-    {"base64url", BASE64_URL}};
+    {"base64url", BASE64_URL},
+    {"guid", UUID},
+    {"uuid1", UUID_OF("1")},
+    {"uuid3", UUID_OF("3")},
+    {"uuid4", UUID_OF("4")},
+    {"uuid5", UUID_OF("5")},
+    {"uuid6", UUID_OF("6")},
+    {"uuid7", UUID_OF("7")},
+    {"uuid8", UUID_OF("8")},
+    {"url", URL},
+    {"jwt", JWT},
+    {"e164", "\\+[1-9][0-9]{6,14}"},
+    {"ulid", "[0-7][0-9A-HJKMNP-TV-Z]{25}"},
+    {"nanoid", "[A-Za-z0-9_\\-]{21}"},
+    {"cidrv4", IPV4_NETWORK},
+    {"cidrv6", IPV6_NETWORK},
+    {"ipv4interface", IPV4_NETWORK},
+    {"ipv6interface", IPV6_NETWORK},
+    {"ipv4network", IPV4_CLEAR},
+    {"ipv6network", IPV6_CLEAR},
+    {"ipvanynetwork", IPV4_CLEAR "|" IPV6_CLEAR},
+    {"ipvanyaddress", IPV4 "|" IPV6},
+    {"ipvanyinterface", IPV4_NETWORK "|" IPV6_NETWORK}};
 
 /* Keywords that do not constrain a string's characters. */
 static const char annotations[] =
     "password binary int8 int16 int32 int64 uint8 uint16 uint32 uint64 float double "
-    "decimal";
+    "decimal path file-path directory-path new-path";
 
 /* Pieces that others hold, by the byte that stands for them. */
 static const char* const piece[] = {NULL, IPV6_TEXT, HOST_NAME_TEXT, UCSCHAR_TEXT, IPRIVATE_TEXT};

@@ -6,7 +6,7 @@
 
 #include "core/grammar/json_compiler.h"
 
-enum { MAX_DIGITS = 400, MAX_REMAINDERS = 1 << 12, ROOM = 1 << 17 };
+enum { MAX_DIGITS = 400, LONGEST = 300, MAX_REMAINDERS = 1 << 12, ROOM = 1 << 17 };
 enum { FIRST_MULTIPLES = 200, MAX_DIVISOR_DIGITS = 15 };
 
 /* 0.digits · 10^point; no zeros at its ends. */
@@ -149,6 +149,8 @@ static struct language* beyond(struct compiler* c, const cJSON* value, bool uppe
 	struct decimal d;
 	if (!read_decimal(value, &d))
 		return schema_refuse_keyword(c, upper ? "maximum" : "minimum", "has too many digits"), NULL;
+	if (d.point > LONGEST && upper != d.negative) /* the largest double is no bound: numbers are shorter */
+		return of_expression(c, "-?(0|[1-9][0-9]{0,299})(\\.[0-9]+)?");
 	/* over a negative one are all that are not below it, which are a mirror */
 	const bool inverted = upper != d.negative;
 	struct number_writing w = {.text = malloc(ROOM)};

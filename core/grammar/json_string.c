@@ -100,10 +100,13 @@ static struct language* of_keyword(struct compiler* c, const cJSON* schema, cons
 		return of_media_type(c, schema, text);
 	if (!text)
 		return schema_refuse_keyword(c, name, "is not a string"), NULL;
+	if (strcmp(name, "format") == 0 && strcmp(text, "json-string") == 0)
+		return json_language(c, false);
 	if (strcmp(name, "format") == 0 && !json_format_is_known(text)) {
-		if (!c->literal)
+		const bool told = c->literal || json_field(schema, "pattern"); /* the pattern says what it is */
+		if (!told)
 			schema_refuse_keyword(c, text, "is not a supported format");
-		return c->literal ? language_all() : NULL;
+		return told ? language_all() : NULL;
 	}
 	struct language* of = strcmp(name, "format") == 0
 	                          ? json_format_language(text, c->error)
