@@ -1,5 +1,11 @@
-/* Positions by block, times what each takes. */
+/* Sums over blocks of what a position takes. */
 #include "kernels/attention_cost.h"
+
+/* Bytes of a block's keys and values at one position. Latent keys are the values, too. */
+static double position_bytes(const struct model_shape* s, enum dtype type, int b) {
+	return (s->latent ? 1.0 : 2.0) * block_kv_heads(s, b) *
+	       (double)dtype_row_bytes(type, block_head_dim(s, b));
+}
 
 /* Positions that block b's attention sees. */
 static double positions_of(const struct model_shape* s, int b, int positions, int read) {
@@ -10,10 +16,16 @@ static double positions_of(const struct model_shape* s, int b, int positions, in
 }
 
 double attention_bytes(const struct model_shape* s, enum dtype type, int positions, int read) {
-	const double rows = s->latent ? 1 : 2; /* of keys and of values; latent keys are the values, too */
 	double sum = 0;
 	for (int b = 0; b < s->n_blocks; b++)
-		sum += rows * block_kv_heads(s, b) * (double)dtype_row_bytes(type, block_head_dim(s, b)) *
-		       positions_of(s, b, positions, read);
+		sum += position_bytes(s, type, b) * positions_of(s, b, positions, read);
+	return sum;
+}
+
+double cache_size(const struct model_shape* s, enum dtype type, int positions) {
+	double sum = (double)recurrent_bytes(s);
+	for (int b = 0; b < s->n_blocks; b++)
+		if (block_keys_of(s, b) == b && !block_set_has(&s->recurrent, b))
+			sum += position_bytes(s, type, b) * positions;
 	return sum;
 }

@@ -1,5 +1,5 @@
-/* The bytes that attention reads after a text of some length: costs of steps at long contexts begin from
- * these. */
+/* The bytes that attention reads after a text of some length, from which costs of steps at long contexts
+ * begin, and the size of a KV cache. */
 #ifndef SWIFTLET_KERNELS_ATTENTION_COST_H
 #define SWIFTLET_KERNELS_ATTENTION_COST_H
 
@@ -8,5 +8,7 @@
 /* Bytes of keys and values that one row reads in all blocks after a text of `positions`, in a cache of this
  * type. Blocks without a window read only `read` positions. */
 double attention_bytes(const struct model_shape*, enum dtype, int positions, int read);
+/* Bytes of a cache for so many positions. Blocks that share the keys of earlier ones take none. */
+double cache_size(const struct model_shape*, enum dtype, int positions);
 
 #endif

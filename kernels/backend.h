@@ -7,6 +7,7 @@
 #ifndef SWIFTLET_KERNELS_BACKEND_H
 #define SWIFTLET_KERNELS_BACKEND_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -487,6 +488,8 @@ static inline bool mask_equal(const struct mask* a, const struct mask* b) {
 /* ---- the cache ---------------------------------------------------------------------------- */
 
 static inline int least(int a, int b) { return a < b ? a : b; }
+/* NaN unless b is over 0. */
+static inline double quotient(double a, double b) { return b > 0 ? a / b : (double)NAN; }
 
 enum { MAX_ROWS = 256, SLICE_ROWS = 64, PREFILL_CHUNK = 256, MAX_TOP = 20 };
 

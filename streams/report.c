@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/files/grow.h"
+#include "kernels/backend.h"
 
 /* ---- one generation ------------------------------------------------------------------------ */
 
@@ -133,19 +134,15 @@ bool summary_add(struct summary* summary, const char* task, const struct swiftle
 	return true;
 }
 
-static double divide_sums(double a, double b) { return b > 0 ? a / b : NAN; }
-
 double task_sum_mean_generated(const struct task_sum* s) {
-	return divide_sums((double)s->round_tokens, (double)s->rounds);
+	return quotient((double)s->round_tokens, (double)s->rounds);
 }
 double task_sum_alpha(const struct task_sum* s) {
-	return divide_sums((double)s->accepted, (double)s->draft_steps);
+	return quotient((double)s->accepted, (double)s->draft_steps);
 }
-double task_sum_matchness(const struct task_sum* s) {
-	return divide_sums(s->matchness, (double)s->matchness_n);
-}
+double task_sum_matchness(const struct task_sum* s) { return quotient(s->matchness, (double)s->matchness_n); }
 double task_sum_tokens_per_second(const struct task_sum* s) {
-	return divide_sums((double)s->tokens, s->seconds);
+	return quotient((double)s->tokens, s->seconds);
 }
 
 static void put_sum(struct text* out, const struct task_sum* s) {

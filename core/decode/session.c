@@ -301,8 +301,6 @@ static bool prefills(const struct session* s) { return s->phase == PHASE_PREFILL
 
 /* ---- figures ------------------------------------------------------------------------------ */
 
-static double ratio(double a, double b) { return b > 0 ? a / b : NAN; }
-
 void session_figures(const struct session* s, struct swiftlet_figures* f) {
 	*f = s->figures;
 	f->tokens = s->n_text - s->n_prompt;
@@ -315,9 +313,9 @@ void session_figures(const struct session* s, struct swiftlet_figures* f) {
 	const double named = f->seconds.draft + f->seconds.verify + f->seconds.plain + f->seconds.optimize;
 	f->seconds.other = fmax(0, f->seconds.decode - named);
 	/* the first token comes with the prefill */
-	f->tokens_per_second = ratio(f->tokens - 1, f->seconds.decode);
-	f->mean_generated = ratio((double)f->round_tokens, (double)f->verify_passes);
-	f->alpha = ratio((double)f->draft_accepted, (double)f->draft_steps);
+	f->tokens_per_second = quotient(f->tokens - 1, f->seconds.decode);
+	f->mean_generated = quotient((double)f->round_tokens, (double)f->verify_passes);
+	f->alpha = quotient((double)f->draft_accepted, (double)f->draft_steps);
 	f->matchness = s->matchness;
 	f->chosen_by = NAN;
 	f->search_state = "off";
@@ -325,9 +323,9 @@ void session_figures(const struct session* s, struct swiftlet_figures* f) {
 		s->learner->calls->figures(s->learner, f);
 	f->skip_ratio = f->c = f->expected_speedup = f->read = NAN;
 	f->n_attention = f->n_mlp = f->n_quantized_attention = f->n_quantized_mlp = f->quantized_head = 0;
-	f->compression_ratio = ratio(f->tokens - 1, (double)f->full_passes);
+	f->compression_ratio = quotient(f->tokens - 1, (double)f->full_passes);
 	for (int w = 0; w < SWIFTLET_CTAR; w++)
-		f->ctar[w] = ratio((double)f->ctar_passes[w], (double)f->full_passes);
+		f->ctar[w] = quotient((double)f->ctar_passes[w], (double)f->full_passes);
 	if (s->options.drafting.method == SWIFTLET_VANILLA)
 		return;
 	const int blocks = s->engine->model->weights.shape.n_blocks;
@@ -344,7 +342,7 @@ void session_figures(const struct session* s, struct swiftlet_figures* f) {
 	f->quantized_head = s->drafts.head;
 	if (f->draft_steps > 0 && !s->driver)
 		f->read = pass_bytes_layers_read(&s->engine->cost.bytes, session_drafts_with(s));
-	f->skip_ratio = ratio(f->n_attention + f->n_mlp, 2 * (blocks - 2));
+	f->skip_ratio = quotient(f->n_attention + f->n_mlp, 2 * (blocks - 2));
 	if (f->draft_steps > 0 && cost_plain_seconds(&s->engine->cost) > 0) {
 		const double m = f->mean_generated, a = f->alpha;
 		f->c = s->driver ? f->seconds.draft / (double)f->draft_steps / cost_plain_seconds(&s->engine->cost)

@@ -39,8 +39,6 @@ static void put_rows(struct text* out, const char* prefix, const char* label, co
 #define ROWS(out, prefix, label, rows)                                                                       \
 	put_rows(out, prefix, label, rows, (int)(sizeof(rows) / sizeof *(rows)))
 
-static double divide_counts(int64_t a, int64_t b) { return b > 0 ? (double)a / (double)b : (double)NAN; }
-
 static void write_requests(const struct metrics* m, struct text* out) {
 	const char* help = "HTTP requests answered, by route and status.";
 	for (int r = 0; r < m->n_routes; r++)
@@ -109,9 +107,9 @@ static void write_work(const struct metrics* m, struct text* out) {
 	    {"idle_seconds_total", NULL, "Seconds of learning while no request ran, at idle priority.",
 	     m->idle_seconds},
 	    {"mean_generated", NULL, "M: tokens a round, over all generations.",
-	     divide_counts(m->round_tokens, m->rounds)},
+	     quotient((double)m->round_tokens, (double)m->rounds)},
 	    {"alpha", NULL, "Accepted over draft steps, over all generations.",
-	     divide_counts(m->accepted, m->draft_steps)},
+	     quotient((double)m->accepted, (double)m->draft_steps)},
 	    {"draft_read", NULL,
 	     "Share of the layers' weights that the model's draft steps read, of the last one.", m->read},
 	    {"draft_weights_made", NULL, "Share of the draft weights that is made.", m->draft_weights},

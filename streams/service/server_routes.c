@@ -111,8 +111,6 @@ static bool answer_state(struct http_call* c) {
 
 /* ---- masks -------------------------------------------------------------------------------- */
 
-static double divide_counts(int64_t a, int64_t b) { return b > 0 ? (double)a / (double)b : (double)NAN; }
-
 /* The members of a mask file, and the bank's own: "owner" is 0 for a mask that all tenants share. */
 static void put_entry(const struct server* s, struct text* out, int tenant, const struct bank_entry* e) {
 	const struct bank_record* r = &e->record;
@@ -127,9 +125,9 @@ static void put_entry(const struct server* s, struct text* out, int tenant, cons
 	    out,
 	    ", 'matchness': %g, 'alpha': %g, 'M': %g, 'skip_ratio': %g, 'tokens_served': %l, 'instances': %l, "
 	    "'settled': %b, 'optimize_steps': %l}",
-	    divide_counts(r->matches, r->rows), divide_counts(r->accepted, r->draft_steps),
-	    divide_counts(r->round_tokens, r->rounds), e->skip_ratio, r->tokens, r->instances, e->converged,
-	    r->steps);
+	    quotient((double)r->matches, (double)r->rows), quotient((double)r->accepted, (double)r->draft_steps),
+	    quotient((double)r->round_tokens, (double)r->rounds), e->skip_ratio, r->tokens, r->instances,
+	    e->converged, r->steps);
 }
 
 struct listing {

@@ -75,9 +75,9 @@ bool bench_measure_rows(const struct runtime*, int committed, int repeats, cJSON
 /* ---- printing ----------------------------------------------------------------------------- */
 
 double bench_median(double* value, int n); /* sorts; NaN of none */
-double bench_ratio(double a, double b);    /* NaN where b is not over 0 */
-/* A number; null if it is not one. */
-void bench_json_number(cJSON* out, const char* name, double value);
+/* Compares two doubles for qsort. */
+int bench_ascending(const void*, const void*);
+/* Numbers that are not finite become null in JSON. */
 void bench_json_numbers(cJSON* out, const char* name, const double* value, int n);
 /* Appends an object. */
 cJSON* bench_json_row(cJSON* list);

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/attention_cost.h"
 #include "tools/lab/bench.h"
 #include "tools/lab/state_texts.h"
 
@@ -49,12 +50,7 @@ static double weight_bytes(const struct weight_table* w) {
 /* Bytes of the KV cache that a row at this depth reads. */
 static double cache_bytes(const struct cache* cache, int depth) {
 	const struct model_shape* s = &cache->backend->weights->shape;
-	double bytes = (double)recurrent_bytes(s);
-	for (int b = 0; b < s->n_blocks; b++)
-		if (!block_set_has(&s->recurrent, b))
-			bytes += 2.0 * (double)dtype_row_bytes(cache->type, block_kv_heads(s, b) * block_head_dim(s, b)) *
-			         depth;
-	return bytes;
+	return (double)recurrent_bytes(s) + attention_bytes(s, cache->type, depth, depth);
 }
 
 /* ---- passes on the backend itself --------------------------------------------------------- */
@@ -154,8 +150,8 @@ bool bench_measure_rows(const struct runtime* bench, int committed, int repeats,
 		cJSON* const row = bench_json_row(list);
 		seconds[i] = bench_median(sample[i], n_repeats);
 		cJSON_AddNumberToObject(row, "rows", count[i]);
-		bench_json_number(row, "seconds", seconds[i]);
-		bench_json_number(row, "v", seconds[i] / seconds[0]);
+		cJSON_AddNumberToObject(row, "seconds", seconds[i]);
+		cJSON_AddNumberToObject(row, "v", seconds[i] / seconds[0]);
 	}
 	if (cache)
 		cache->backend->cache_close(cache);
@@ -196,11 +192,11 @@ static bool measure_speed(const struct decode* d, struct cache* cache, cJSON* ou
 	if (!good)
 		return false;
 	cJSON_AddNumberToObject(out, "context", d->depth);
-	bench_json_number(out, "tokens_per_second", bench_median(speed, REPEATS));
-	bench_json_number(out, "bytes_per_token", bytes);
-	bench_json_number(out, "cache_bytes_per_token", kept);
-	bench_json_number(out, "bandwidth_measured", bench_median(bandwidth, REPEATS));
-	bench_json_number(out, "share_of_bandwidth", bench_median(share, REPEATS));
+	cJSON_AddNumberToObject(out, "tokens_per_second", bench_median(speed, REPEATS));
+	cJSON_AddNumberToObject(out, "bytes_per_token", bytes);
+	cJSON_AddNumberToObject(out, "cache_bytes_per_token", kept);
+	cJSON_AddNumberToObject(out, "bandwidth_measured", bench_median(bandwidth, REPEATS));
+	cJSON_AddNumberToObject(out, "share_of_bandwidth", bench_median(share, REPEATS));
 	return true;
 }
 
@@ -252,8 +248,8 @@ static bool measure_where(const struct decode* d, struct cache* cache, cJSON* ou
 		cJSON* const one = bench_json_row(list);
 		cJSON_AddNumberToObject(one, "context", depth[i]);
 		for (int k = 0; good && k < PASS_PARTS; k++)
-			bench_json_number(one, pass_part_name[k], seconds[k]);
-		bench_json_number(one, "host", good ? seconds[PASS_PARTS] : 0);
+			cJSON_AddNumberToObject(one, pass_part_name[k], seconds[k]);
+		cJSON_AddNumberToObject(one, "host", good ? seconds[PASS_PARTS] : 0);
 	}
 	return good;
 }

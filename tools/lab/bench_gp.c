@@ -49,7 +49,7 @@ static bool measure_gp(struct gp* g, cJSON* out) {
 		if (i >= OBSERVATIONS - ADDED)
 			times[i - (OBSERVATIONS - ADDED)] = seconds_now() - began;
 	}
-	bench_json_number(out, "add_ms", 1e3 * bench_median(times, ADDED));
+	cJSON_AddNumberToObject(out, "add_ms", 1e3 * bench_median(times, ADDED));
 	const double began = seconds_now();
 	if (gp_fit(g, EVALUATIONS) != GP_OK)
 		return false;
@@ -63,8 +63,8 @@ static bool measure_gp(struct gp* g, cJSON* out) {
 			return false;
 		times[i] = seconds_now() - start;
 	}
-	bench_json_number(out, "propose_ms", 1e3 * bench_median(times, PROPOSALS));
-	bench_json_number(out, "fit_s", fit);
+	cJSON_AddNumberToObject(out, "propose_ms", 1e3 * bench_median(times, PROPOSALS));
+	cJSON_AddNumberToObject(out, "fit_s", fit);
 	return true;
 }
 
@@ -94,8 +94,8 @@ int bench_gp_main(int argc, char** argv) {
 	    .hyper = {.amplitude = 0.2, .length = {6, 6}, .window = 0.05, .noise = 1},
 	});
 	cJSON* const out = cJSON_CreateObject();
-	bench_json_number(out, "observations", OBSERVATIONS);
-	bench_json_number(out, "dimensions", DIMS);
+	cJSON_AddNumberToObject(out, "observations", OBSERVATIONS);
+	cJSON_AddNumberToObject(out, "dimensions", DIMS);
 	const bool done = g && measure_gp(g, out);
 	gp_close(g);
 	if (done)

@@ -126,8 +126,8 @@ static void report_kernel(struct sweeps* b, const char* kernel, enum dtype type,
 	cJSON_AddStringToObject(entry, "dtype", dtype_name(type));
 	cJSON_AddNumberToObject(entry, "rows", rows);
 	cJSON_AddNumberToObject(entry, "seconds", seconds);
-	bench_json_number(entry, "share_of_floor", floor / seconds);
-	bench_json_number(entry, "over_one_row", seconds / one);
+	cJSON_AddNumberToObject(entry, "share_of_floor", floor / seconds);
+	cJSON_AddNumberToObject(entry, "over_one_row", seconds / one);
 }
 
 static void sweep_products(struct sweeps* b, const char* kernel, const struct tensor* w) {

@@ -175,7 +175,7 @@ static void report_parts(const struct levels_bench* b, cJSON* out) {
 		cJSON* const row = bench_json_row(list);
 		cJSON_AddNumberToObject(row, "read", i < 0 ? 1 : b->way[i].read);
 		for (int k = 0; k < PASS_PARTS; k++)
-			bench_json_number(row, pass_part_name[k], parts[k]);
+			cJSON_AddNumberToObject(row, pass_part_name[k], parts[k]);
 	}
 }
 
@@ -192,8 +192,8 @@ static void report_ways(struct levels_bench* b, cJSON* out) {
 		cJSON_AddNumberToObject(row, "read", way->read);
 		bench_json_numbers(row, "kept", kept, COLUMN_KINDS);
 		cJSON_AddNumberToObject(row, "rows", (double)way->rows);
-		bench_json_number(row, "alpha", bench_ratio((double)way->right, (double)way->rows));
-		bench_json_number(row, "c", bench_ratio(bench_median(way->seconds, TURNS), plain));
+		cJSON_AddNumberToObject(row, "alpha", quotient((double)way->right, (double)way->rows));
+		cJSON_AddNumberToObject(row, "c", quotient(bench_median(way->seconds, TURNS), plain));
 	}
 }
 

@@ -128,11 +128,6 @@ static bool run_file(struct masks_bench* b, FILE* file, struct error* error) {
 	return good;
 }
 
-static int compare_seconds(const void* a, const void* b) {
-	const double x = *(const double*)a, y = *(const double*)b;
-	return (x > y) - (x < y);
-}
-
 static void add_spread(cJSON* out, const char* name, double* seconds, size_t n) {
 	static const struct {
 		const char* name;
@@ -145,7 +140,7 @@ static void add_spread(cJSON* out, const char* name, double* seconds, size_t n) 
 	snprintf(key, sizeof key, "%s_us", name);
 	cJSON_AddNumberToObject(out, key, n ? 1e6 * sum / (double)n : NAN);
 	if (n)
-		qsort(seconds, n, sizeof *seconds, compare_seconds);
+		qsort(seconds, n, sizeof *seconds, bench_ascending);
 	for (size_t i = 0; i < sizeof at / sizeof *at && n; i++) {
 		snprintf(key, sizeof key, "%s_us_%s", name, at[i].name);
 		cJSON_AddNumberToObject(out, key, 1e6 * seconds[(size_t)(at[i].share * (double)(n - 1))]);

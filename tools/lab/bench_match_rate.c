@@ -122,7 +122,7 @@ static double rate(const struct match_bench* b, const struct rates* r, int posit
 			hits += (double)r->hits[i][k];
 			rows += (double)b->rows[i];
 		}
-	return bench_ratio(hits, rows);
+	return quotient(hits, rows);
 }
 
 static void report_rates(cJSON* list, const struct match_bench* b, const struct rates* r, int exit,

@@ -93,24 +93,24 @@ static void report_method(const struct methods_bench* b, int which, struct promp
 	const struct answer s = contest_sum(&b->contest, which, choice);
 	double ctar[SWIFTLET_CTAR];
 	for (int w = 0; w < SWIFTLET_CTAR; w++)
-		ctar[w] = bench_ratio(s.ctar[w], s.full_passes);
-	bench_json_number(to, "speedup", contest_median_over_plain(&b->contest, which, choice));
-	bench_json_number(to, "realized", answer_speed(&s) * plain_seconds);
+		ctar[w] = quotient(s.ctar[w], s.full_passes);
+	cJSON_AddNumberToObject(to, "speedup", contest_median_over_plain(&b->contest, which, choice));
+	cJSON_AddNumberToObject(to, "realized", answer_speed(&s) * plain_seconds);
 	answer_json(&s, plain_seconds, to);
-	bench_json_number(to, "tokens_per_second", answer_speed(&s));
-	bench_json_number(to, "CR", bench_ratio(s.timed, s.full_passes));
+	cJSON_AddNumberToObject(to, "tokens_per_second", answer_speed(&s));
+	cJSON_AddNumberToObject(to, "CR", quotient(s.timed, s.full_passes));
 	bench_json_numbers(to, "CTAR", ctar, SWIFTLET_CTAR);
-	bench_json_number(to, "rows", bench_ratio(s.rows, s.verify_passes));
-	bench_json_number(to, "tokens", s.tokens);
-	bench_json_number(to, "differing", s.differing);
+	cJSON_AddNumberToObject(to, "rows", quotient(s.rows, s.verify_passes));
+	cJSON_AddNumberToObject(to, "tokens", s.tokens);
+	cJSON_AddNumberToObject(to, "differing", s.differing);
 }
 
 static void report_figures(const struct methods_bench* b, cJSON* out) {
 	const struct contest* c = &b->contest;
 	const struct answer plain = contest_sum(c, 0, every_prompt);
 	const double plain_seconds = 1 / answer_speed(&plain);
-	bench_json_number(out, "prompts", c->asked);
-	bench_json_number(out, "plain_step_seconds", plain_seconds);
+	cJSON_AddNumberToObject(out, "prompts", c->asked);
+	cJSON_AddNumberToObject(out, "plain_step_seconds", plain_seconds);
 	cJSON_AddStringToObject(out, "acceptance",
 	                        c->bench->options.standalone.rejection ? "rejection" : "coupled");
 	cJSON* const rows = cJSON_AddObjectToObject(out, "methods");
@@ -122,7 +122,7 @@ static void report_figures(const struct methods_bench* b, cJSON* out) {
 			continue;
 		}
 		report_method(b, i, every_prompt, plain_seconds, to);
-		bench_json_number(to, "exit_block", is->exit_block > 0 ? is->exit_block : (double)NAN);
+		cJSON_AddNumberToObject(to, "exit_block", is->exit_block > 0 ? is->exit_block : (double)NAN);
 		cJSON* const tasks = cJSON_AddObjectToObject(to, "tasks");
 		for (int k = 0; k < c->tasks; k++)
 			report_method(b, i, (struct prompt_choice){c->task[k], -1}, plain_seconds,

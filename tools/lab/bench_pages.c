@@ -138,12 +138,12 @@ static void report_ways(struct pages_bench* b, cJSON* out) {
 	for (int i = 0; i < WAYS; i++) {
 		struct page_way* way = &b->way[i];
 		cJSON* const row = bench_json_row(list);
-		bench_json_number(row, "budget", way->budget ? (double)way->budget : NAN);
-		bench_json_number(row, "listed_every", way->budget ? (double)way->distance : NAN);
+		cJSON_AddNumberToObject(row, "budget", way->budget ? (double)way->budget : NAN);
+		cJSON_AddNumberToObject(row, "listed_every", way->budget ? (double)way->distance : NAN);
 		cJSON_AddNumberToObject(row, "rows", (double)way->rows);
 		cJSON_AddNumberToObject(row, "listed", (double)way->listed_rows);
-		bench_json_number(row, "alpha", bench_ratio((double)way->right, (double)way->rows));
-		bench_json_number(row, "c", bench_ratio(bench_median(way->seconds, TURNS), plain));
+		cJSON_AddNumberToObject(row, "alpha", quotient((double)way->right, (double)way->rows));
+		cJSON_AddNumberToObject(row, "c", quotient(bench_median(way->seconds, TURNS), plain));
 	}
 }
 

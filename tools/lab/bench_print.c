@@ -4,7 +4,7 @@
 
 #include "tools/lab/bench.h"
 
-static int ascending(const void* a, const void* b) {
+int bench_ascending(const void* a, const void* b) {
 	const double x = *(const double*)a, y = *(const double*)b;
 	return (x > y) - (x < y);
 }
@@ -12,25 +12,16 @@ static int ascending(const void* a, const void* b) {
 double bench_median(double* value, int n) {
 	if (n < 1)
 		return NAN;
-	qsort(value, (size_t)n, sizeof *value, ascending);
+	qsort(value, (size_t)n, sizeof *value, bench_ascending);
 	return n % 2 ? value[n / 2] : (value[n / 2 - 1] + value[n / 2]) / 2;
 }
 
-double bench_ratio(double a, double b) { return b > 0 ? a / b : (double)NAN; }
-
 /* ---- JSON ----------------------------------------------------------------------------------- */
-
-void bench_json_number(cJSON* out, const char* name, double value) {
-	if (isfinite(value))
-		cJSON_AddNumberToObject(out, name, value);
-	else
-		cJSON_AddNullToObject(out, name);
-}
 
 void bench_json_numbers(cJSON* out, const char* name, const double* value, int n) {
 	cJSON* const list = cJSON_AddArrayToObject(out, name);
 	for (int i = 0; list && i < n; i++)
-		cJSON_AddItemToArray(list, cJSON_CreateNumber(value[i])); /* NaN prints as null */
+		cJSON_AddItemToArray(list, cJSON_CreateNumber(value[i]));
 }
 
 cJSON* bench_json_row(cJSON* list) {

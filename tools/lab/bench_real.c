@@ -50,10 +50,10 @@ static void report_choice(const struct contest* t, cJSON* list, const char* name
 	cJSON* const out = bench_json_row(list);
 	cJSON_AddStringToObject(out, "prompts_of", name);
 	cJSON_AddNumberToObject(out, "prompts", plain.prompts);
-	bench_json_number(out, "plain", answer_speed(&plain));
-	bench_json_number(out, "defaults", answer_speed(&defaults));
-	bench_json_number(out, "over_plain", contest_over_plain(t, DEFAULTS, choice));
-	bench_json_number(out, "median_over_plain", contest_median_over_plain(t, DEFAULTS, choice));
+	cJSON_AddNumberToObject(out, "plain", answer_speed(&plain));
+	cJSON_AddNumberToObject(out, "defaults", answer_speed(&defaults));
+	cJSON_AddNumberToObject(out, "over_plain", contest_over_plain(t, DEFAULTS, choice));
+	cJSON_AddNumberToObject(out, "median_over_plain", contest_median_over_plain(t, DEFAULTS, choice));
 }
 
 static void report_contender(const struct contest* t, cJSON* list, int which) {
@@ -61,10 +61,10 @@ static void report_contender(const struct contest* t, cJSON* list, int which) {
 	cJSON* const out = bench_json_row(list);
 	cJSON_AddStringToObject(out, "name", t->way[which].name);
 	cJSON_AddNumberToObject(out, "tokens", sum.timed);
-	bench_json_number(out, "tokens_per_second", answer_speed(&sum));
-	bench_json_number(out, "over_plain", contest_over_plain(t, which, every_prompt));
-	bench_json_number(out, "median_over_plain", contest_median_over_plain(t, which, every_prompt));
-	bench_json_number(out, "cpu_seconds_per_token", sum.cpu / sum.timed);
+	cJSON_AddNumberToObject(out, "tokens_per_second", answer_speed(&sum));
+	cJSON_AddNumberToObject(out, "over_plain", contest_over_plain(t, which, every_prompt));
+	cJSON_AddNumberToObject(out, "median_over_plain", contest_median_over_plain(t, which, every_prompt));
+	cJSON_AddNumberToObject(out, "cpu_seconds_per_token", sum.cpu / sum.timed);
 	cJSON* const sources = cJSON_AddObjectToObject(out, "sources");
 	for (int i = 0; swiftlet_source_name(i); i++) {
 		if (sum.source_rows[i] == 0)

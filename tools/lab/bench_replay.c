@@ -292,17 +292,17 @@ static void report_figures(const struct replay* r, cJSON* out) {
 	cJSON_AddNumberToObject(out, "instances", r->instances);
 	cJSON_AddNumberToObject(out, "left_out", r->left_out);
 	cJSON_AddNumberToObject(out, "tokens", tokens);
-	bench_json_number(out, "tokens_per_pass", bench_ratio(tokens, rounds));
-	bench_json_number(out, "rows_per_pass", bench_ratio((double)s->rows, rounds));
-	bench_json_number(out, "draft_passes_per_pass", bench_ratio((double)s->draft_passes, rounds));
-	bench_json_number(out, "speedup", bench_ratio(tokens, s->cost));
+	cJSON_AddNumberToObject(out, "tokens_per_pass", quotient(tokens, rounds));
+	cJSON_AddNumberToObject(out, "rows_per_pass", quotient((double)s->rows, rounds));
+	cJSON_AddNumberToObject(out, "draft_passes_per_pass", quotient((double)s->draft_passes, rounds));
+	cJSON_AddNumberToObject(out, "speedup", quotient(tokens, s->cost));
 	cJSON* sources = cJSON_AddObjectToObject(out, "sources");
 	for (int i = 0; i < DRAFTER_COUNT; i++) {
 		cJSON* source = cJSON_AddObjectToObject(sources, drafter_name[i]);
 		cJSON_AddNumberToObject(source, "rows", (double)s->of[i].rows);
 		cJSON_AddNumberToObject(source, "accepted", (double)s->of[i].accepted);
-		bench_json_number(source, "predicted_over_realized",
-		                  bench_ratio(s->of[i].expected, (double)s->of[i].accepted));
+		cJSON_AddNumberToObject(source, "predicted_over_realized",
+		                        quotient(s->of[i].expected, (double)s->of[i].accepted));
 	}
 }
 

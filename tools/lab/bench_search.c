@@ -346,8 +346,8 @@ static bool measure_search(struct bench_part* part, cJSON* out, struct error* er
 	struct searching* s = (struct searching*)part;
 	bool good = open_model(s, error) && open_texts(s, error);
 	if (good) {
-		bench_json_number(out, "windows_searched_on", s->half[LEARN].windows);
-		bench_json_number(out, "windows_that_judge", s->half[JUDGE].windows);
+		cJSON_AddNumberToObject(out, "windows_searched_on", s->half[LEARN].windows);
+		cJSON_AddNumberToObject(out, "windows_that_judge", s->half[JUDGE].windows);
 		s->rows = cJSON_AddArrayToObject(out, "rows");
 	}
 	for (int i = 0; good && i < s->shares && !interrupted(); i++)

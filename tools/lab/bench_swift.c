@@ -72,9 +72,9 @@ static bool run_search(struct swift* w, cJSON* out, struct error* error) {
 	}
 	if (good) {
 		cJSON_AddNumberToObject(out, "steps_to_stop", search_steps(search));
-		bench_json_number(out, "seconds_to_stop", seconds_now() - started);
+		cJSON_AddNumberToObject(out, "seconds_to_stop", seconds_now() - started);
 		cJSON_AddStringToObject(out, "search_state", search_state_name(search_state(search)));
-		bench_json_number(out, "matchness", w->matchness);
+		cJSON_AddNumberToObject(out, "matchness", w->matchness);
 		w->searched = way_sum(&way);
 	}
 	ways_close(&way, 1);
@@ -111,14 +111,14 @@ static bool run_decode(struct swift* w, cJSON* out, struct error* error) {
 	if (good) {
 		const struct answer swift = way_sum(&way[0]), of_plain = way_sum(&way[1]);
 		const double all = swift.seconds + w->searched.seconds;
-		bench_json_number(out, "plain_tokens_per_second", answer_speed(&of_plain));
-		bench_json_number(out, "tokens_per_second", answer_speed(&swift));
+		cJSON_AddNumberToObject(out, "plain_tokens_per_second", answer_speed(&of_plain));
+		cJSON_AddNumberToObject(out, "tokens_per_second", answer_speed(&swift));
 		way_json(&way[0], &way[1], w->slices, out);
-		bench_json_number(out, "realized_over_expected",
-		                  cJSON_GetNumberValue(cJSON_GetObjectItem(out, "speedup")) /
-		                      cJSON_GetNumberValue(cJSON_GetObjectItem(out, "expected_speedup")));
-		bench_json_number(out, "optimizer_share", (swift.host + w->searched.host) / all);
-		bench_json_number(out, "search_pass_share", (swift.search + w->searched.search) / all);
+		cJSON_AddNumberToObject(out, "realized_over_expected",
+		                        cJSON_GetNumberValue(cJSON_GetObjectItem(out, "speedup")) /
+		                            cJSON_GetNumberValue(cJSON_GetObjectItem(out, "expected_speedup")));
+		cJSON_AddNumberToObject(out, "optimizer_share", (swift.host + w->searched.host) / all);
+		cJSON_AddNumberToObject(out, "search_pass_share", (swift.search + w->searched.search) / all);
 	}
 	ways_close(way, 2);
 	return good;
@@ -165,10 +165,10 @@ static bool run_cold(struct swift* w, cJSON* out, struct error* error) {
 		cJSON_AddNumberToObject(one, "skip_ratio", ratio_of[k]);
 		bench_json_numbers(one, "pairs", slowdown[k], pairs);
 		const double median = bench_median(slowdown[k], pairs);
-		bench_json_number(one, "slowdown", median);
+		cJSON_AddNumberToObject(one, "slowdown", median);
 		worst = fmax(worst, median);
 	}
-	bench_json_number(out, "worst_slowdown", worst);
+	cJSON_AddNumberToObject(out, "worst_slowdown", worst);
 	cJSON_AddItemToObject(out, "cold", list);
 	return true;
 }
@@ -207,7 +207,7 @@ static bool predict_speedup(struct way* way, const struct mask* mask, double* sh
 		return false;
 	if (!session_judge(way->session, mask, &matches, &rows, error))
 		return false;
-	*share = bench_ratio(matches, rows);
+	*share = quotient(matches, rows);
 	return true;
 }
 
@@ -221,7 +221,7 @@ static bool report_way(struct swift* w, struct way* way, const struct way* plain
 	way_json(way, plain, w->slices, one);
 	if (!predict_speedup(way, &mask, &share, error))
 		return false;
-	bench_json_number(one, "predicted", share);
+	cJSON_AddNumberToObject(one, "predicted", share);
 	return true;
 }
 

@@ -212,13 +212,14 @@ static bool is_chosen(const struct contest* t, int prompt, struct prompt_choice 
 }
 
 void answer_json(const struct answer* a, double plain_step_seconds, cJSON* out) {
-	const double m = bench_ratio(a->round_tokens, a->rounds);
-	const double alpha = bench_ratio(a->accepted, a->draft_steps);
-	const double c = bench_ratio(a->draft, a->draft_steps) / plain_step_seconds;
-	bench_json_number(out, "M", m);
-	bench_json_number(out, "alpha", alpha);
-	bench_json_number(out, "c", c);
-	bench_json_number(out, "expected_speedup", alpha > 0 ? m * alpha / ((m - 1) * c + alpha) : (double)NAN);
+	const double m = quotient(a->round_tokens, a->rounds);
+	const double alpha = quotient(a->accepted, a->draft_steps);
+	const double c = quotient(a->draft, a->draft_steps) / plain_step_seconds;
+	cJSON_AddNumberToObject(out, "M", m);
+	cJSON_AddNumberToObject(out, "alpha", alpha);
+	cJSON_AddNumberToObject(out, "c", c);
+	cJSON_AddNumberToObject(out, "expected_speedup",
+	                        alpha > 0 ? m * alpha / ((m - 1) * c + alpha) : (double)NAN);
 }
 
 struct answer contest_sum(const struct contest* t, int which, struct prompt_choice choice) {
@@ -297,7 +298,7 @@ bool ways_turn(struct way* way, int n, int tokens, int turn, int slice, struct e
 		each[w - way] = taken.seconds / taken.timed;
 	}
 	for (int k = 0; k + 1 < n; k++)
-		way[k].ratio[slice] = bench_ratio(each[n - 1], each[k]);
+		way[k].ratio[slice] = quotient(each[n - 1], each[k]);
 	return true;
 }
 
@@ -326,8 +327,8 @@ void ways_close(struct way* way, int n) {
 
 void way_json(struct way* w, const struct way* plain, int slices, cJSON* out) {
 	const struct answer sum = way_sum(w), of_plain = way_sum(plain);
-	bench_json_number(out, "speedup", bench_median(w->ratio, slices));
-	bench_json_number(out, "speedup_lower_quartile", w->ratio[slices / 4]);
-	bench_json_number(out, "speedup_upper_quartile", w->ratio[slices - 1 - slices / 4]);
-	answer_json(&sum, bench_ratio(of_plain.plain, of_plain.plain_steps), out);
+	cJSON_AddNumberToObject(out, "speedup", bench_median(w->ratio, slices));
+	cJSON_AddNumberToObject(out, "speedup_lower_quartile", w->ratio[slices / 4]);
+	cJSON_AddNumberToObject(out, "speedup_upper_quartile", w->ratio[slices - 1 - slices / 4]);
+	answer_json(&sum, quotient(of_plain.plain, of_plain.plain_steps), out);
 }

@@ -10,6 +10,7 @@
 #include "core/model/model.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
+#include "kernels/attention_cost.h"
 #include "streams/mask_file.h"
 #include "tools/program/command.h"
 #include "tools/program/draw_mask.h"
@@ -103,19 +104,14 @@ static void describe_rope(const struct rope* rope, cJSON* out) {
 
 static void describe_memory(const struct model* model, cJSON* out) {
 	const struct model_shape* const s = &model->weights.shape;
-	const int context = s->context;
-	const int bytes = model->dtype == DTYPE_F32 ? 4 : 2;
-	double cache = (double)recurrent_bytes(s);
-	for (int b = 0; b < s->n_blocks; b++)
-		if (block_keys_of(s, b) == b && !block_set_has(&s->recurrent, b))
-			cache += 2.0 * bytes * context * block_kv_heads(s, b) * block_head_dim(s, b);
+	const enum dtype type = model->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;
 	cJSON* const m = cJSON_AddObjectToObject(out, "memory");
 	add_number(m, "parameters", model->parameters);
 	cJSON_AddStringToObject(m, "most_weights", dtype_name(model->dtype));
 	add_number(m, "weight_bytes", (double)model->weight_bytes);
-	add_number(m, "cache_tokens", context);
-	cJSON_AddStringToObject(m, "cache_type", bytes == 4 ? "f32" : "f16");
-	add_number(m, "cache_bytes", cache);
+	add_number(m, "cache_tokens", s->context);
+	cJSON_AddStringToObject(m, "cache_type", dtype_name(type));
+	add_number(m, "cache_bytes", cache_size(s, type, s->context));
 }
 
 static void describe_mtp(const struct model* model, cJSON* out) {

@@ -44,10 +44,6 @@ struct masks {
 
 /* ---- gathering ------------------------------------------------------------------------------ */
 
-static double divide_counts(int64_t part, int64_t whole) {
-	return whole > 0 ? (double)part / (double)whole : (double)NAN;
-}
-
 static void entry_of_store(const struct store_mask* from, struct mask_entry* to) {
 	const struct bank_record* const r = &from->entry.record;
 	mask_entry_start(to);
@@ -57,9 +53,9 @@ static void entry_of_store(const struct store_mask* from, struct mask_entry* to)
 	snprintf(to->task, sizeof to->task, "%s", from->entry.task);
 	to->blocks = from->model.blocks;
 	to->mask = from->entry.mask;
-	to->matchness = divide_counts(r->matches, r->rows);
-	to->alpha = divide_counts(r->accepted, r->draft_steps);
-	to->mean_generated = divide_counts(r->round_tokens, r->rounds);
+	to->matchness = quotient((double)r->matches, (double)r->rows);
+	to->alpha = quotient((double)r->accepted, (double)r->draft_steps);
+	to->mean_generated = quotient((double)r->round_tokens, (double)r->rounds);
 	to->skip_ratio = from->entry.skip_ratio;
 	to->tokens_served = r->tokens;
 }
@@ -204,11 +200,6 @@ static bool is_in_use(const struct masks* m, int i) {
 	return one->id != 0;
 }
 
-/* A figure; null where it does not apply. */
-static void add_figure(cJSON* row, const char* name, double value) {
-	cJSON_AddItemToObject(row, name, isnan(value) ? cJSON_CreateNull() : cJSON_CreateNumber(value));
-}
-
 static cJSON* describe_entry(const struct masks* m, int i) {
 	const struct mask_entry* const e = &m->list.entry[i];
 	const time_t updated = (time_t)m->row[i].updated;
@@ -221,15 +212,15 @@ static cJSON* describe_entry(const struct masks* m, int i) {
 	else if (m->row[i].id)
 		snprintf(text, sizeof text, "cluster %04x", (unsigned)m->row[i].cluster & 0xffffu);
 	cJSON* const row = cJSON_CreateObject();
-	add_figure(row, "id", m->row[i].id ? (double)m->row[i].id : (double)NAN);
+	cJSON_AddNumberToObject(row, "id", m->row[i].id ? (double)m->row[i].id : (double)NAN);
 	cJSON_AddBoolToObject(row, "in_use", is_in_use(m, i));
 	cJSON_AddStringToObject(row, "model", e->key[0] ? e->key : e->model[0] ? e->model : "-");
 	cJSON_AddStringToObject(row, "text", text);
 	cJSON_AddStringToObject(row, "last_used", date);
 	cJSON_AddNumberToObject(row, "skipped", mask_count(&e->mask));
 	cJSON_AddNumberToObject(row, "skippable", 2 * (blocks_of(m, e) - 2));
-	add_figure(row, "alpha", e->alpha);
-	add_figure(row, "M", e->mean_generated);
+	cJSON_AddNumberToObject(row, "alpha", e->alpha);
+	cJSON_AddNumberToObject(row, "M", e->mean_generated);
 	cJSON_AddNumberToObject(row, "tokens_served", (double)e->tokens_served);
 	return row;
 }

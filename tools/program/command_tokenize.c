@@ -8,6 +8,7 @@
 #include "core/model/model.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
+#include "streams/chat_shape.h"
 #include "streams/text.h"
 #include "tools/program/command.h"
 #include "tools/program/options.h"
@@ -86,10 +87,6 @@ static bool decode_ids(const struct tokenize* t, const struct tokenizer* tokeniz
 
 /* ---- chats ---------------------------------------------------------------------------------- */
 
-static struct chat_json json_of(const char* text) {
-	return (struct chat_json){text, text ? strlen(text) : 0};
-}
-
 /* Every JSON text that was given. */
 static bool check_given(const struct tokenize* t, const struct chat_json* messages, struct error* error) {
 	const struct {
@@ -109,9 +106,9 @@ static bool check_given(const struct tokenize* t, const struct chat_json* messag
 static bool encode_chat(const struct tokenize* t, const struct model* model, const char* text, size_t size,
                         struct token_list* list, struct error* error) {
 	const struct chat_request request = {.messages = {text, size},
-	                                     .tools = json_of(t->tools),
-	                                     .documents = json_of(t->documents),
-	                                     .variables = json_of(t->variables),
+	                                     .tools = chat_json(t->tools),
+	                                     .documents = chat_json(t->documents),
+	                                     .variables = chat_json(t->variables),
 	                                     .no_generation_prompt = t->no_generation_prompt};
 	const char* const template_text = model_chat_template(model, t->tools != NULL);
 	if (!check_given(t, &request.messages, error))

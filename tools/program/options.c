@@ -34,8 +34,6 @@ int output_written(int status) {
 
 enum { LONGEST_NAME = 40 };
 
-static int least_of(int a, int b) { return a < b ? a : b; }
-
 /* Counts letters to insert, delete, replace or swap with their neighbour (optimal string alignment). */
 static int edit_distance(const char* a, const char* b) {
 	int rows[3][LONGEST_NAME + 1], *before = rows[0], *above = rows[1], *row = rows[2];
@@ -48,9 +46,9 @@ static int edit_distance(const char* a, const char* b) {
 		row[0] = i;
 		for (int j = 1; j <= n; j++) {
 			const int change = above[j - 1] + (a[i - 1] != b[j - 1]);
-			row[j] = least_of(change, 1 + least_of(above[j], row[j - 1]));
+			row[j] = least(change, 1 + least(above[j], row[j - 1]));
 			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-				row[j] = least_of(row[j], before[j - 2] + 1);
+				row[j] = least(row[j], before[j - 2] + 1);
 		}
 	}
 	return row[n];
@@ -63,14 +61,14 @@ const char* nearest_name(const char* mistyped, const char* const* name, int n) {
 	if (length < 2 || length > LONGEST_NAME)
 		return NULL;
 	const char* best = NULL;
-	int least = length < 8 ? 1 : (int)length / 4;
+	int nearest = length < 8 ? 1 : (int)length / 4;
 	for (int i = 0; i < n; i++) {
 		const bool begins = length >= 3 && strncmp(name[i], mistyped, length) == 0;
 		const int far = begins                            ? 0
 		                : strlen(name[i]) <= LONGEST_NAME ? edit_distance(mistyped, name[i])
 		                                                  : INT_MAX;
-		if (far <= least) {
-			least = far - 1;
+		if (far <= nearest) {
+			nearest = far - 1;
 			best = name[i];
 		}
 	}

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "core/decode/session.h"
+#include "kernels/attention_cost.h"
+#include "streams/chat_shape.h"
 #include "streams/json_text.h"
 #include "streams/mask_file.h"
 #include "streams/memory/memory.h"
@@ -104,13 +106,8 @@ void report_draft_weights(const struct runtime* r, bool at_end) {
 
 /* Bytes of the KV cache for the context that the options give. */
 static double cache_bytes(const struct runtime* r, int* context) {
-	const struct model_shape* const shape = &r->model->weights.shape;
-	const char* const type = r->options.cache.type;
 	*context = options_context(&r->options, r->model);
-	const bool wide = strcmp(type, "f32") == 0 || (strcmp(type, "auto") == 0 && r->model->dtype == DTYPE_F32);
-	const double element = strcmp(type, "q8_0") == 0 ? 34.0 / 32 : wide ? 4 : 2;
-	return 2.0 * element * *context * attention_blocks(shape) * shape->kv_heads * shape->head_dim +
-	       (double)recurrent_bytes(shape);
+	return cache_size(&r->model->weights.shape, options_cache_type(&r->options, r->model), *context);
 }
 
 bool runtime_open_engine(struct runtime* r, struct error* error) {
@@ -260,7 +257,7 @@ bool chat_tokens(const swiftlet_model* model, const struct chat_message* message
 	struct text text = {0};
 	write_messages(&text, message, n_messages);
 	const struct chat_request request = {.messages = {text.data, text.size},
-	                                     .variables = {variables, variables ? strlen(variables) : 0}};
+	                                     .variables = chat_json(variables)};
 	const bool good = text.failed ? error_set(error, "out of memory")
 	                              : chat_template_encode(model_chat_template(model, false), model->tokenizer,
 	                                                     &request, list, error);
