@@ -6,6 +6,7 @@
 #include "core/files/utf8.h"
 #include "core/grammar/expression.h"
 #include "core/grammar/language.h"
+#include "core/grammar/property.h"
 
 static void report_error(const struct reader* r, const char* why) {
 	error_set(r->error, "the expression \"%.*s\": %s at byte %zu", (int)(r->size < 200 ? r->size : 200),
@@ -14,57 +15,20 @@ static void report_error(const struct reader* r, const char* why) {
 
 /* ---- classes -------------------------------------------------------------------------------- */
 
-/* \p{L}, \p{Lu}, \p{Letter}, \p{gc=Lu} …, and \P of them: general categories. */
+/* \p{…}, and \P{…}. */
 static bool take_property(struct reader* r) {
-	/* in the order of utf8proc's numbers, from 1 on */
-	static const char* const category[] = {"Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl",
-	                                       "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc",
-	                                       "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"};
-	static const char* const full[][2] = {
-	    {"Letter", "L"},    {"Lowercase_Letter", "Ll"}, {"Uppercase_Letter", "Lu"}, {"Mark", "M"},
-	    {"Number", "N"},    {"Decimal_Number", "Nd"},   {"Punctuation", "P"},       {"Symbol", "S"},
-	    {"Separator", "Z"}, {"Space_Separator", "Zs"},  {"Control", "Cc"},          {"digit", "Nd"},
-	    {"Other", "C"},     {"Alphabetic", "L"}};
 	if (r->at + 1 >= r->size || r->text[r->at] != '\\' || (r->text[r->at + 1] | 0x20) != 'p')
 		return false;
 	const bool negated = r->text[r->at + 1] == 'P';
-	char name[32] = "";
+	char name[48] = "";
 	size_t n = 0;
 	r->at += 2;
 	if (!reader_take(r, '{'))
 		return reader_fail(r, "a property's name is missing");
 	while (reader_more(r) && !reader_at(r, '}') && n + 1 < sizeof name)
 		name[n++] = r->text[r->at++];
-	name[n] = 0;
-	const char* of = strchr(name, '=') ? strchr(name, '=') + 1 : name;
-	if (!reader_take(r, '}') ||
-	    (of != name && strncmp(name, "gc=", 3) != 0 &&
-	     strncmp(name, "General_Category=", of - name > 3 ? (size_t)(of - name) : 3) != 0))
-		return reader_fail(r, "of properties the general categories are supported");
-	for (size_t i = 0; i < sizeof full / sizeof *full; i++)
-		if (strcmp(of, full[i][0]) == 0) {
-			if (strcmp(of, "Alphabetic") == 0 && negated)
-				return reader_fail(r, "\\P{Alphabetic} is not supported");
-			of = full[i][1];
-			break;
-		}
-	uint32_t set = 0;
-	for (unsigned i = 0; i < sizeof category / sizeof *category; i++)
-		if (of[0] == category[i][0] && (!of[1] || strcmp(of, category[i]) == 0))
-			set |= UINT32_C(1) << (i + 1);
-	if (set == 0)
-		return reader_fail(r, "of properties the general categories are supported");
-	if (of[0] == 'C' && !of[1])
-		set |= 1; /* not assigned */
-	bool in = false;
-	for (uint32_t code = 0, low = 0; code <= LAST_CODE + 1; code++) {
-		const bool now = code <= LAST_CODE && ((utf8_category(code) & set) != 0) != negated;
-		if (now && !in)
-			low = code;
-		if (!now && in)
-			reader_range(r, low, code - 1);
-		in = now;
-	}
+	if (!reader_take(r, '}') || !property_ranges(r, name, negated))
+		return reader_fail(r, "this property of characters is not known");
 	return true;
 }
 
@@ -103,6 +67,7 @@ static const struct syntax syntax;
 /* After '('. */
 static int group(struct reader* r) {
 	if (reader_take(r, '?')) {
+		reader_take(r, 'P'); /* Python's named groups */
 		if (reader_take(r, '<')) {
 			if (reader_at(r, '=') || reader_at(r, '!'))
 				return reader_fail(r, "look-behind is not supported");

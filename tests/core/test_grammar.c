@@ -167,6 +167,20 @@ static void test_schemas(void** state) {
 static void test_strings(void** state) {
 	(void)state;
 	static const struct texts texts[] = {
+	    /* properties: long names, scripts and flags of characters, alone, in classes, and not */
+	    {"{\"type\":\"string\",\"pattern\":\"^\\\\p{Script=Greek}\\\\p{sc=Cyrl}\\\\p{scx=Han}$\"}",
+	     {"\"αж漢\""},
+	     {"\"aж漢\""}},
+	    {"{\"type\":\"string\",\"pattern\":\"^(\\\\p{Extended_Pictographic}|\\\\p{Emoji_Component})+$\"}",
+	     {"\"😀\"", "\"1\""},
+	     {"\"a\"", "\"\""}},
+	    {"{\"type\":\"string\",\"pattern\":\"^\\\\P{Alphabetic}[\\\\p{Currency_Symbol}\\\\p{ASCII}]\\\\p{gc="
+	     "Uppercase_Letter}$\"}",
+	     {"\"1€A\"", "\"1zÉ\""},
+	     {"\"a€A\"", "\"1éA\"", "\"1€a\""}},
+	    {"{\"type\":\"string\",\"pattern\":\"^(?P<n>\\\\p{Any}[^\\\\p{White_Space}\\\\P{L}])$\"}",
+	     {"\"1a\""},
+	     {"\"a1\"", "\"a \""}},
 	    {"{\"type\":\"string\",\"pattern\":\"^[a-z]+$\",\"minLength\":2,\"maxLength\":3}",
 	     {"\"ab\"", "\"abc\""},
 	     {"\"a\"", "\"abcd\"", "\"a1\""}},

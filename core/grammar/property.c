@@ -1,0 +1,124 @@
+/* Asks PCRE2 about all characters: one expression finds the runs that have a property, in texts of 128
+ * characters of one length each. */
+#include "core/grammar/property.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/files/utf8.h"
+
+enum { MOST_NAME = 64, PAGE = 128 };
+
+/* PCRE2 knows categories by their short names. */
+static const char* const category[][2] = {{"Letter", "L"},
+                                          {"Cased_Letter", "L&"},
+                                          {"LC", "L&"},
+                                          {"Uppercase_Letter", "Lu"},
+                                          {"Lowercase_Letter", "Ll"},
+                                          {"Titlecase_Letter", "Lt"},
+                                          {"Modifier_Letter", "Lm"},
+                                          {"Other_Letter", "Lo"},
+                                          {"Mark", "M"},
+                                          {"Combining_Mark", "M"},
+                                          {"Nonspacing_Mark", "Mn"},
+                                          {"Spacing_Mark", "Mc"},
+                                          {"Enclosing_Mark", "Me"},
+                                          {"Number", "N"},
+                                          {"Decimal_Number", "Nd"},
+                                          {"digit", "Nd"},
+                                          {"Letter_Number", "Nl"},
+                                          {"Other_Number", "No"},
+                                          {"Punctuation", "P"},
+                                          {"punct", "P"},
+                                          {"Connector_Punctuation", "Pc"},
+                                          {"Dash_Punctuation", "Pd"},
+                                          {"Open_Punctuation", "Ps"},
+                                          {"Close_Punctuation", "Pe"},
+                                          {"Initial_Punctuation", "Pi"},
+                                          {"Final_Punctuation", "Pf"},
+                                          {"Other_Punctuation", "Po"},
+                                          {"Symbol", "S"},
+                                          {"Math_Symbol", "Sm"},
+                                          {"Currency_Symbol", "Sc"},
+                                          {"Modifier_Symbol", "Sk"},
+                                          {"Other_Symbol", "So"},
+                                          {"Separator", "Z"},
+                                          {"Space_Separator", "Zs"},
+                                          {"Line_Separator", "Zl"},
+                                          {"Paragraph_Separator", "Zp"},
+                                          {"Other", "C"},
+                                          {"Control", "Cc"},
+                                          {"cntrl", "Cc"},
+                                          {"Format", "Cf"},
+                                          {"Private_Use", "Co"},
+                                          {"Unassigned", "Cn"}};
+
+/* The property in PCRE2's spelling. False: it has a key that is none of ECMA-262's. */
+static bool spell(const char* name, char* to, size_t size) {
+	static const char* const key[][2] = {
+	    {"General_Category=", ""},      {"gc=", ""},     {"Script=", "sc:"}, {"sc=", "sc:"},
+	    {"Script_Extensions=", "scx:"}, {"scx=", "scx:"}};
+	const char* before = "";
+	for (size_t i = 0; i < sizeof key / sizeof *key; i++)
+		if (strncmp(name, key[i][0], strlen(key[i][0])) == 0) {
+			name += strlen(key[i][0]);
+			before = key[i][1];
+			break;
+		}
+	for (size_t i = 0; i < sizeof category / sizeof *category && !*before; i++)
+		if (strcmp(name, category[i][0]) == 0) {
+			name = category[i][1];
+			break;
+		}
+	snprintf(to, size, "%s%s", before, name);
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_&";
+	return *name && !name[strspn(name, letters)];
+}
+
+struct run {
+	struct reader* to;
+	uint32_t low, past; /* the characters found so far that follow one another */
+};
+
+static void add(struct run* run, uint32_t low, uint32_t past) {
+	if (low != run->past && run->past > run->low)
+		reader_range(run->to, run->low, run->past - 1);
+	if (low != run->past)
+		run->low = low;
+	run->past = past;
+}
+
+static void add_page(struct run* run, const pcre2_code* code, pcre2_match_data* match, uint32_t base) {
+	char text[4 * PAGE];
+	size_t size = 0;
+	for (uint32_t i = 0; i < PAGE; i++)
+		size += utf8_put(base + i, text + size);
+	const size_t width = size / PAGE; /* all have the same, as pages begin where widths change */
+	const PCRE2_SIZE* found = pcre2_get_ovector_pointer(match);
+	for (size_t at = 0;
+	     at < size && pcre2_match(code, (PCRE2_SPTR)text, size, at, PCRE2_NO_UTF_CHECK, match, NULL) > 0;
+	     at = found[1])
+		add(run, base + (uint32_t)(found[0] / width), base + (uint32_t)(found[1] / width));
+}
+
+bool property_ranges(struct reader* r, const char* name, bool negated) {
+	char spelt[MOST_NAME], expression[MOST_NAME + 16];
+	int why;
+	PCRE2_SIZE where;
+	if (!spell(name, spelt, sizeof spelt))
+		return false;
+	const int n = snprintf(expression, sizeof expression, "\\%c{%s}+", negated ? 'P' : 'p', spelt);
+	pcre2_code* code = pcre2_compile((PCRE2_SPTR)expression, (PCRE2_SIZE)n,
+	                                 PCRE2_UTF | PCRE2_NO_START_OPTIMIZE, &why, &where, NULL);
+	pcre2_match_data* match = code ? pcre2_match_data_create_from_pattern(code, NULL) : NULL;
+	struct run run = {.to = r};
+	for (uint32_t base = 0; match && base <= LAST_CODE; base += PAGE)
+		if (base < 0xd800 || base > 0xdfff) /* no text has surrogates */
+			add_page(&run, code, match, base);
+	add(&run, LAST_CODE + 2, LAST_CODE + 2);
+	pcre2_match_data_free(match);
+	pcre2_code_free(code);
+	return match != NULL;
+}
