@@ -154,6 +154,8 @@ static void rewrite_runs(const struct step* step, const struct walk* w, const ch
 			buffer_add(out, text + at++, 1);
 		else if (step->kind == STEP_REPLACE)
 			replace(step, w->matcher, text + at, run, w->most, out);
+		else if (step->kind >= STEP_LOWERCASE)
+			steps_rewrite_characters(step->kind, text + at, run, out);
 		else
 			compose(step->kind, text + at, run, out);
 		at += run;
@@ -168,6 +170,18 @@ static void prepend(const struct step* step, bool first, const char* text, size_
 	buffer_add(out, text, size);
 }
 
+static void strip(const struct step* step, const char* text, size_t size, struct buffer* out) {
+	size_t start = 0, length;
+	uint32_t code;
+	while (step->strip_start && start < size &&
+	       (length = utf8_character(text + start, size - start, &code)) > 0 && utf8_is_white(code))
+		start += length;
+	while (step->strip_end && size > start &&
+	       (length = utf8_character_before(text + start, size - start, &code)) > 0 && utf8_is_white(code))
+		size -= length;
+	buffer_add(out, text + start, size - start);
+}
+
 /* The word as the step writes it. */
 static struct word rewritten(struct walk* w, int i, struct word in) {
 	const struct step* step = &w->steps->step[i];
@@ -175,6 +189,8 @@ static struct word rewritten(struct walk* w, int i, struct word in) {
 	out->size = 0;
 	if (step->kind <= STEP_REPLACE)
 		rewrite_runs(step, w, in.text, in.size, out);
+	else if (step->kind == STEP_STRIP)
+		strip(step, in.text, in.size, out);
 	else if (step->kind == STEP_SQUEEZE)
 		squeeze(in.text, in.size, out);
 	else if (step->kind == STEP_PREPEND)

@@ -14,11 +14,18 @@ enum step_kind {
 	STEP_NFD,
 	STEP_NFKC,
 	STEP_NFKD,
-	STEP_REPLACE,    /* what the expression matches by content */
-	STEP_SQUEEZE,    /* shortens runs of spaces to one, and removes outer ones */
-	STEP_PREPEND,    /* content before a word */
-	STEP_BYTE_LEVEL, /* words are written in GPT-2's alphabet */
-	STEP_SPLIT       /* cuts words at the matches of the expression */
+	STEP_LOWERCASE,
+	STEP_NO_MARKS,          /* without combining marks */
+	STEP_NO_ACCENTS,        /* without those that take no space */
+	STEP_CLEAN,             /* BERT's: drops control characters; all white space is a space */
+	STEP_SPACED_IDEOGRAPHS, /* BERT's: spaces around each */
+	STEP_NMT,               /* sentencepiece's rules for machine translation, but for the composition */
+	STEP_REPLACE,           /* what the expression matches by content */
+	STEP_STRIP,             /* without outer white space */
+	STEP_SQUEEZE,           /* shortens runs of spaces to one, and removes outer ones */
+	STEP_PREPEND,           /* content before a word */
+	STEP_BYTE_LEVEL,        /* words are written in GPT-2's alphabet */
+	STEP_SPLIT              /* cuts words at the matches of the expression */
 };
 
 enum split_behavior {                 /* what becomes of a match */
@@ -33,6 +40,7 @@ struct step {
 	enum step_kind kind;
 	char* content;                 /* owned */
 	struct expression* expression; /* SPLIT, REPLACE */
+	bool strip_start, strip_end;   /* STRIP */
 	bool first_only;               /* PREPEND: only at the beginning of the whole text */
 	bool unless_there;             /* PREPEND: not if the word already begins with it */
 	bool invert;                   /* SPLIT: what does not match is the match */
@@ -66,6 +74,9 @@ extern const char pretokenize_gpt2[];
  * taken whole, and whether a BOS is added by default. name NULL: "default". An unknown name is an error that
  * lists the known ones. */
 bool steps_add_named(struct steps*, const char* name, bool* ignore_merges, bool* adds_bos, struct error*);
+
+/* steps_characters.c: the text, character by character, as a kind from LOWERCASE to NMT writes it. */
+void steps_rewrite_characters(enum step_kind, const char* text, size_t size, struct buffer* out);
 
 /* State of running a list of steps; free with walk_end. */
 struct walk {

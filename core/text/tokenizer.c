@@ -151,6 +151,7 @@ bool tokenizer_encode_prompt(const struct tokenizer* t, const char* text, size_t
 	matcher_end(&e.matcher);
 	walk_end(&e.normalizer);
 	walk_end(&e.pretokenizer);
+	buffer_free(&e.kept);
 	free(e.symbol);
 	free(e.tail);
 	free(e.joint);

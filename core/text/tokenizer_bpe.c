@@ -21,6 +21,7 @@
 
 #include "core/files/grow.h"
 #include "core/files/utf8.h"
+#include "core/text/byte_level.h"
 
 enum {
 	FEW = 20,      /* symbols that are searched one by one */
@@ -64,6 +65,25 @@ static void add_touching(struct tokenizer* t, const char* text, size_t size) {
 	}
 }
 
+static int32_t piece_of(const struct tokenizer* t, const char* text, size_t size, uint32_t code) {
+	return code < DIRECT_CHARACTERS ? t->character[code] : vocabulary_find_plain(&t->vocabulary, text, size);
+}
+
+/* Whether every byte has a piece of one letter, where texts are written in GPT-2's alphabet. */
+static bool knows_all_bytes(const struct tokenizer* t) {
+	const struct steps* const s = &t->pretokenizer;
+	struct buffer letter = {0};
+	bool all = s->n > 0 && s->step[s->n - 1].kind == STEP_BYTE_LEVEL;
+	for (int byte = 0; all && byte < 256; byte++) {
+		const char c = (char)(uint8_t)byte;
+		letter.size = 0;
+		byte_level_write(&letter, &c, 1);
+		all = !letter.failed && vocabulary_find_plain(&t->vocabulary, letter.data, letter.size) >= 0;
+	}
+	buffer_free(&letter);
+	return all;
+}
+
 bool bpe_prepare(struct tokenizer* t, struct error* error) {
 	const struct vocabulary* v = &t->vocabulary;
 	t->character = malloc(DIRECT_CHARACTERS * sizeof *t->character);
@@ -77,6 +97,8 @@ bool bpe_prepare(struct tokenizer* t, struct error* error) {
 	for (int32_t id = 0; id < v->n; id++)
 		if (v->piece[id].type != PIECE_ABSENT)
 			add_touching(t, vocabulary_text(v, id), v->piece[id].text_size);
+	t->skips_unknown =
+	    t->kind == TOKENIZER_RANKED && t->unknown < 0 && !t->drops_unknown && !knows_all_bytes(t);
 	return true;
 }
 
@@ -160,11 +182,8 @@ static bool split_characters(struct encoder* e, const char* word, size_t size, s
 	for (size_t at = from; at < to;) {
 		uint32_t code;
 		const size_t length = character(word + at, size - at, &code);
-		const bool direct = code < DIRECT_CHARACTERS;
 		e->symbol[e->n_symbols++] = (struct symbol){
-		    .start = (uint32_t)at,
-		    .size = (uint32_t)length,
-		    .id = direct ? t->character[code] : vocabulary_find_plain(&t->vocabulary, word + at, length)};
+		    .start = (uint32_t)at, .size = (uint32_t)length, .id = piece_of(t, word + at, length, code)};
 		at += length;
 	}
 	return true;
@@ -450,12 +469,43 @@ static bool encode_spans(struct encoder* e, const char* word, size_t size, size_
 	return true;
 }
 
+static bool has_bytes(const struct tokenizer* t, const char* text, size_t size) {
+	for (size_t i = 0; i < size; i++)
+		if (t->vocabulary.byte[(uint8_t)text[i]] < 0)
+			return false;
+	return t->byte_fallback;
+}
+
+/* The word without the characters that have no piece, if it has any: then those around them may merge. */
+static const char* without_unknown(struct encoder* e, const char* word, size_t* size) {
+	const struct tokenizer* const t = e->tokenizer;
+	struct buffer* const kept = &e->kept;
+	bool all = true;
+	kept->size = 0;
+	for (size_t at = 0, length; at < *size; at += length) {
+		uint32_t code;
+		length = character(word + at, *size - at, &code);
+		const bool known = piece_of(t, word + at, length, code) >= 0 || has_bytes(t, word + at, length);
+		if (!known && all)
+			buffer_add(kept, word, at);
+		all &= known;
+		if (known && !all)
+			buffer_add(kept, word + at, length);
+	}
+	e->failed |= kept->failed;
+	*size = all ? *size : kept->size;
+	return all ? word : kept->data;
+}
+
 void bpe_encode(struct encoder* e, const char* word, size_t size) {
 	const struct tokenizer* t = e->tokenizer;
 	uint32_t code;
+	if (t->skips_unknown)
+		word = without_unknown(e, word, &size);
+	if (size == 0 || e->failed)
+		return;
 	if (character(word, size, &code) == size) {
-		const int32_t id =
-		    code < DIRECT_CHARACTERS ? t->character[code] : vocabulary_find_plain(&t->vocabulary, word, size);
+		const int32_t id = piece_of(t, word, size, code);
 		if (id >= 0)
 			encoder_emit(e, id);
 		else

@@ -64,7 +64,7 @@ bool tokenizer_config_apply(const cJSON* config, struct tokenizer* t, struct err
 	const char* unknown = token_text(config, "unk_token");
 	if (!resolve(config, "bos_token", t, &t->bos, error) || !resolve(config, "eos_token", t, &t->eos, error))
 		return false;
-	if (unknown && t->unknown < 0)
+	if (unknown && t->unknown < 0 && !t->lists_added) /* tokenizer.json's model says itself what it has */
 		t->unknown = tokenizer_find(t, unknown);
 	set_presence(&t->before, t->bos, tokenizer_json_flag(config, "add_bos_token", -1), true);
 	set_presence(&t->after, t->eos, tokenizer_json_flag(config, "add_eos_token", -1), false);

@@ -1,9 +1,11 @@
 /* tokenizer.json's normalizer, pre_tokenizer, decoder and post_processor. */
+#include <stdio.h>
 #include <string.h>
 
 #include "core/text/tokenizer_json.h"
 
 enum { MAX_DEPTH = 8 }; /* of Sequences within Sequences */
+#define PUNCTUATION "[\\p{P}$+<=>^`|~]"
 
 const char* tokenizer_json_type(const cJSON* section) {
 	const cJSON* type = json_field(section, "type");
@@ -60,6 +62,36 @@ static bool add_prepend(struct tokenizer* t, const cJSON* section, struct error*
 	return steps_add_prepend(&t->normalizer, text, false, false, error);
 }
 
+static bool add_simple(struct tokenizer* t, const cJSON* section, struct error* error) {
+	const char* const type = tokenizer_json_type(section);
+	const enum step_kind kind = is(type, "Lowercase")      ? STEP_LOWERCASE
+	                            : is(type, "StripAccents") ? STEP_NO_MARKS
+	                            : is(type, "Nmt")          ? STEP_NMT
+	                                                       : STEP_BYTE_LEVEL;
+	return steps_add(&t->normalizer, kind, error) != NULL;
+}
+
+static bool add_strip(struct tokenizer* t, const cJSON* section, struct error* error) {
+	struct step* const step = steps_add(&t->normalizer, STEP_STRIP, error);
+	if (!step)
+		return false;
+	step->strip_start = tokenizer_json_flag(section, "strip_left", true);
+	step->strip_end = tokenizer_json_flag(section, "strip_right", true);
+	return true;
+}
+
+/* BERT's normalizer is four, each of which can be turned off. */
+static bool add_bert(struct tokenizer* t, const cJSON* section, struct error* error) {
+	struct steps* const s = &t->normalizer;
+	const bool lowercase = tokenizer_json_flag(section, "lowercase", true);
+	const bool accents = tokenizer_json_flag(section, "strip_accents", lowercase);
+	return (!tokenizer_json_flag(section, "clean_text", true) || steps_add(s, STEP_CLEAN, error)) &&
+	       (!tokenizer_json_flag(section, "handle_chinese_chars", true) ||
+	        steps_add(s, STEP_SPACED_IDEOGRAPHS, error)) &&
+	       (!accents || (steps_add(s, STEP_NFD, error) && steps_add(s, STEP_NO_ACCENTS, error))) &&
+	       (!lowercase || steps_add(s, STEP_LOWERCASE, error));
+}
+
 /* ---- pre_tokenizer ------------------------------------------------------------------------ */
 
 static bool read_behavior(const cJSON* section, enum split_behavior* out, struct error* error) {
@@ -96,7 +128,40 @@ static bool add_split(struct tokenizer* t, const cJSON* section, struct error* e
 static bool add_punctuation(struct tokenizer* t, const cJSON* section, struct error* error) {
 	enum split_behavior behavior;
 	return read_behavior(section, &behavior, error) &&
-	       steps_add_split(&t->pretokenizer, "[\\p{P}$+<=>^`|~]", true, behavior, error);
+	       steps_add_split(&t->pretokenizer, PUNCTUATION, true, behavior, error);
+}
+
+/* Pre-tokenizers without settings, as the expressions that they stand for. */
+static bool add_words(struct tokenizer* t, const cJSON* section, struct error* error) {
+#define WORDS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}"
+	struct steps* const s = &t->pretokenizer;
+	if (is(tokenizer_json_type(section), "Whitespace")) {
+		struct step* const step =
+		    steps_add_split(s, "[" WORDS "]+|[^" WORDS "\\s]+", true, SPLIT_REMOVED, error);
+		if (step)
+			step->invert = true;
+		return step != NULL;
+	}
+	return steps_add_split(s, "\\s", true, SPLIT_REMOVED, error) &&
+	       (is(tokenizer_json_type(section), "WhitespaceSplit") ||
+	        steps_add_split(s, PUNCTUATION, true, SPLIT_ISOLATED, error));
+}
+
+static bool add_delimiter(struct tokenizer* t, const cJSON* section, struct error* error) {
+	const char* const delimiter = text_of(section, "delimiter");
+	if (!delimiter || !*delimiter)
+		return missing("pre_tokenizer", "CharDelimiterSplit", "delimiter", error);
+	return steps_add_split(&t->pretokenizer, delimiter, false, SPLIT_REMOVED, error);
+}
+
+static bool add_fixed_length(struct tokenizer* t, const cJSON* section, struct error* error) {
+	enum { LONGEST = 1 << 15 }; /* the most that an expression repeats */
+	char pattern[32];
+	int64_t length = 5;
+	if (!json_int(section, "tokenizer.json", "length", 1, LONGEST, &length, error))
+		return false;
+	snprintf(pattern, sizeof pattern, "(?m:.{1,%d})", (int)length);
+	return steps_add_split(&t->pretokenizer, pattern, true, SPLIT_ISOLATED, error);
 }
 
 static bool add_digits(struct tokenizer* t, const cJSON* section, struct error* error) {
@@ -211,6 +276,12 @@ static bool read_template(struct tokenizer* t, const cJSON* section, struct erro
 	return true;
 }
 
+/* RoBERTa's and BERT's: cls before a text and sep behind it, each a pair of a name and an id. */
+static bool read_pair(struct tokenizer* t, const cJSON* section, struct error* error) {
+	return append_id(t, &t->before, cJSON_GetArrayItem(json_field(section, "cls"), 1), "cls", error) &&
+	       append_id(t, &t->after, cJSON_GetArrayItem(json_field(section, "sep"), 1), "sep", error);
+}
+
 /* ---- by name ------------------------------------------------------------------------------ */
 
 static const struct {
@@ -222,11 +293,22 @@ static const struct {
              {"normalizer", "NFKD", add_composition},
              {"normalizer", "Replace", add_replace},
              {"normalizer", "Prepend", add_prepend},
+             {"normalizer", "Lowercase", add_simple},
+             {"normalizer", "StripAccents", add_simple},
+             {"normalizer", "Nmt", add_simple},
+             {"normalizer", "ByteLevel", add_simple},
+             {"normalizer", "Strip", add_strip},
+             {"normalizer", "BertNormalizer", add_bert},
              {"pre_tokenizer", "ByteLevel", add_byte_level},
              {"pre_tokenizer", "Split", add_split},
              {"pre_tokenizer", "Digits", add_digits},
              {"pre_tokenizer", "Punctuation", add_punctuation},
              {"pre_tokenizer", "Metaspace", add_metaspace},
+             {"pre_tokenizer", "Whitespace", add_words},
+             {"pre_tokenizer", "WhitespaceSplit", add_words},
+             {"pre_tokenizer", "BertPreTokenizer", add_words},
+             {"pre_tokenizer", "CharDelimiterSplit", add_delimiter},
+             {"pre_tokenizer", "FixedLength", add_fixed_length},
              {"decoder", "ByteLevel", print_byte_level},
              {"decoder", "Metaspace", print_metaspace},
              {"decoder", "Replace", print_replaced},
@@ -234,6 +316,8 @@ static const struct {
              {"decoder", "ByteFallback", NULL}, /* byte pieces always print their byte */
              {"decoder", "Fuse", NULL},         /* pieces always join */
              {"post_processor", "TemplateProcessing", read_template},
+             {"post_processor", "RobertaProcessing", read_pair},
+             {"post_processor", "BertProcessing", read_pair},
              {"post_processor", "ByteLevel", NULL}}; /* offsets only */
 enum { KNOWN = sizeof known / sizeof known[0] };
 
@@ -241,7 +325,7 @@ enum { KNOWN = sizeof known / sizeof known[0] };
 static bool add_each(struct tokenizer* t, const cJSON* steps, const char* section, int depth,
                      struct error* error) {
 	const char* type = tokenizer_json_type(steps);
-	char expected[120] = "";
+	char expected[240] = "";
 	const cJSON *field, *inner;
 	if (is(type, "Sequence") && depth < MAX_DEPTH) {
 		cJSON_ArrayForEach (field, steps)

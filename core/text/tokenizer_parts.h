@@ -46,15 +46,16 @@ struct tokenizer {
 
 	bool lists_added; /* the file lists its added tokens; piece types add none */
 	struct steps normalizer, pretokenizer;
-	bool drops_first_space;   /* encoding prepends a space, which decoding removes */
-	bool byte_fallback;       /* characters without a piece become byte pieces */
-	bool drops_unknown;       /* unknown characters have no piece: a text cannot make a special token */
-	bool fuse_unknown;        /* several unknown characters in a row are one unknown piece */
-	bool ignore_merges;       /* a word that is a piece is taken whole */
-	bool merges_pieces;       /* SCORED: only pieces merge; else characters without a piece do, too */
-	int32_t* character;       /* BPE: (DIRECT_CHARACTERS) ids of the first characters' pieces, -1: none */
-	uint64_t* touching;       /* BPE: a bit for each two characters that touch in some piece */
-	struct merges merges;     /* RANKED */
+	bool drops_first_space; /* encoding prepends a space, which decoding removes */
+	bool byte_fallback;     /* characters without a piece become byte pieces */
+	bool drops_unknown;     /* unknown characters have no piece: a text cannot make a special token */
+	bool skips_unknown;   /* BPE without an unknown piece: unknown characters are as if they were not there */
+	bool fuse_unknown;    /* several unknown characters in a row are one unknown piece */
+	bool ignore_merges;   /* a word that is a piece is taken whole */
+	bool merges_pieces;   /* SCORED: only pieces merge; else characters without a piece do, too */
+	int32_t* character;   /* BPE: (DIRECT_CHARACTERS) ids of the first characters' pieces, -1: none */
+	uint64_t* touching;   /* BPE: a bit for each two characters that touch in some piece */
+	struct merges merges; /* RANKED */
 	bool single_precision;    /* UNIGRAM: sums are rounded as sentencepiece rounds them */
 	double unknown_score;     /* UNIGRAM: score of a character without a piece */
 	struct added_tokens trie; /* UNIGRAM: the pieces */
@@ -77,6 +78,7 @@ struct encoder {
 	struct token_list* out;
 	struct plain_ranges plain; /* ranges of the text in which special tokens are plain text */
 	bool failed;               /* no memory */
+	struct buffer kept;        /* the characters of a word that have pieces */
 	struct matcher matcher;
 	struct walk normalizer, pretokenizer;
 	struct symbol* symbol;
