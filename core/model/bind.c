@@ -502,6 +502,8 @@ static bool bind_attention_norms(const struct binding* b, struct block_weights* 
 
 static bool bind_mlp_norms(const struct binding* b, struct block_weights* w) {
 	const struct tensor_names* n = b->names;
+	if (b->config->shape.parallel)
+		return true;
 	return bind_norm(b, n->mlp_norm, &w->mlp_norm, &w->mlp_norm_bias) &&
 	       bind_norm(b, n->post_mlp_norm, &w->post_mlp_norm, NULL);
 }
@@ -532,10 +534,10 @@ static bool bind_ends(const struct binding* b, struct model* model) {
 	struct weight_table* w = &model->weights;
 	const struct model_shape* m = &w->shape;
 	const struct tensor_names* n = b->names;
+	const bool tied = b->config->tied || (b->config->tied_unsaid && !tensor_table_find(b->table, n->output));
 	return take_tensor(b, n->embedding, "", m->vocab, m->dim, &w->embedding) &&
 	       bind_norm(b, n->output_norm, &w->output_norm, &w->output_norm_bias) &&
-	       (b->config->tied ? bind_tied_head(b, model)
-	                        : take_tensor(b, n->output, "", m->vocab, m->dim, &w->output)) &&
+	       (tied ? bind_tied_head(b, model) : take_tensor(b, n->output, "", m->vocab, m->dim, &w->output)) &&
 	       (!b->config->head_bias || vector(b, n->output_bias, "", m->vocab, &w->output_bias));
 }
 
@@ -693,6 +695,14 @@ static void excuse_further(const struct binding* b) {
 	}
 }
 
+/* Those of the models of images and sound beside the text model. */
+static void excuse_beside(const struct binding* b) {
+	const char* const within = b->names->within;
+	for (size_t k = 0; within && k < b->table->n; k++)
+		if (strncmp(b->table->item[k].name, within, strlen(within)) != 0)
+			b->table->item[k].used = true;
+}
+
 /* Finds the type of most weight bytes, and counts the elements of the tensors in use, each tensor once. */
 static void sum_up(struct model* model, const struct tensor_table* table) {
 	size_t bytes[DTYPE_COUNT] = {0};
@@ -725,6 +735,7 @@ bool bind_weights(struct model* model, const struct tensor_names* names, bool (*
 	b.block = NO_BLOCK;
 	bind_mtp(&b, o, model);
 	excuse_further(&b);
+	excuse_beside(&b);
 	if (!tensor_table_all_used(&o->tensors, ignored, error))
 		return false;
 	for (int i = 0; i < o->n_files; i++)

@@ -14,6 +14,8 @@
 struct tensor_names {
 	const char *embedding, *output_norm, *output, *output_bias;
 	const char* block;
+	const char* within; /* with what the names of the text model's tensors begin where the file holds other
+	                       models too, or NULL */
 	const char *attention_norm, *mlp_norm;
 	const char *post_attention_norm, *post_mlp_norm; /* of the sub-layer's output */
 	const char *wq, *wk, *wv, *wo, *fused_qkv;

@@ -80,7 +80,7 @@ static const struct refused {
     {"num_local_experts", 0, BY_EXPERTS},
     {"is_encoder_decoder", 0, 0},
     {"no_rope_layers", 0, BY(SMOLLM3) | BY(LLAMA4)},
-    {"use_parallel_residual", 0, 0},
+    {"use_parallel_residual", 0, BY(STABLELM)},
     {"alibi", 0, 0},
     {"use_bidirectional_attention", 0, BY(GEMMA4)},
     {"use_mrope", 0, 0},
@@ -148,6 +148,9 @@ static bool read_activation(const struct source* s) {
 	             {"swish", ACTIVATION_SILU},
 	             {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
 	             {"gelu_new", ACTIVATION_GELU_TANH},
+	             {"gelu_fast", ACTIVATION_GELU_TANH}, /* these are the same formula */
+	             {"gelu_accurate", ACTIVATION_GELU_TANH},
+	             {"gelu_python_tanh", ACTIVATION_GELU_TANH},
 	             {"relu2", ACTIVATION_RELU2},
 	             {"xielu", ACTIVATION_XIELU}};
 	const struct family* family = s->config->family;
@@ -176,9 +179,8 @@ static bool read_activation(const struct source* s) {
 static bool not_read(const struct source* s, const char* method, const char* what, const char* value) {
 	return fail(s,
 	            "quantization_config.quant_method is \"%.40s\"%s%.40s, which is not read; gptq and "
-	            "awq of 4 bits, bitsandbytes' 4 bits, mxfp4, fp8 and compressed-tensors' float-quantized and "
-	            "pack-quantized of 4 bits "
-	            "are, and GGUF's types",
+	            "awq of 4 bits, bitsandbytes' 4 bits, mxfp4, fp8, modelopt's FP8, compressed-tensors' "
+	            "float-quantized and pack-quantized of 4 bits are, and GGUF's types",
 	            method ? method : "", what, value);
 }
 
@@ -272,6 +274,11 @@ static bool read_quantization(const struct source* s) {
 		return true;
 	if (method && strcmp(method, "compressed-tensors") == 0)
 		return read_compressed(&in, method, format);
+	if (method && strcmp(method, "modelopt") == 0) {
+		const char* algorithm = "";
+		return read_string(&in, "quant_algo", &algorithm) &&
+		       (strcmp(algorithm, "FP8") == 0 || not_read(s, method, ", quant_algo ", algorithm));
+	}
 	if (!method || strcmp(method, "fp8") != 0)
 		return not_read(s, method, format ? ", format " : "", format ? format : "");
 	return read_blocks(&in, "weight_block_size");
@@ -562,11 +569,13 @@ static bool read_factors(const struct source* s, const char* field, int n, float
 }
 
 /* Allocates two factors for each of n pairs. */
-static bool open_factors(const struct source* s, int n) {
-	if (s->config->factors)
-		return fail(s, "two RoPE scalings with factors of their own are given, expected at most one");
-	s->config->factors = calloc((size_t)(n ? n : 1), 2 * sizeof(float));
-	return s->config->factors || fail(s, "out of memory");
+static float* open_factors(const struct source* s, int n) {
+	float** const place =
+	    &s->config->factors[s->config->factors[0] != NULL]; /* of the sliding blocks' RoPE */
+	*place = calloc((size_t)(n ? n : 1), 2 * sizeof(float));
+	if (!*place)
+		fail(s, "out of memory");
+	return *place;
 }
 
 /* Phi-MoE's factors on cos and sin, within the original context and beyond. */
@@ -580,12 +589,12 @@ static bool read_factors_by_length(const struct source* s, struct rope* r) {
 
 static bool read_longrope(const struct source* s, struct rope* r) {
 	const int n = r->dim / 2;
-	if (!open_factors(s, n))
+	float* const factor = open_factors(s, n);
+	if (!factor)
 		return false;
-	r->short_factor = s->config->factors;
-	r->long_factor = s->config->factors + n;
-	if (!read_factors(s, "short_factor", n, s->config->factors) ||
-	    !read_factors(s, "long_factor", n, s->config->factors + n))
+	r->short_factor = factor;
+	r->long_factor = factor + n;
+	if (!read_factors(s, "short_factor", n, factor) || !read_factors(s, "long_factor", n, factor + n))
 		return false;
 	r->attention_factor = rope_long_attention(r->factor, r->original_context);
 	return true;
@@ -673,11 +682,12 @@ static bool read_proportional(const struct source* s, struct rope* r) {
 	if (!read_float(s, "partial_rotary_factor", 0, 1, &share))
 		return false;
 	const int pairs = r->dim / 2, turned = (int)((double)share * r->dim / 2 + 1e-4);
-	if (!open_factors(s, pairs))
+	float* const factor = open_factors(s, pairs);
+	if (!factor)
 		return false;
 	for (int i = 0; i < pairs; i++)
-		s->config->factors[i] = i < turned ? 1.0f : powf(10, NEVER);
-	r->short_factor = s->config->factors;
+		factor[i] = i < turned ? 1.0f : powf(10, NEVER);
+	r->short_factor = factor;
 	return true;
 }
 
@@ -1086,6 +1096,11 @@ static bool read_unrotated(const struct source* s, const cJSON* list) {
 	return true;
 }
 
+/* With use_parallel_residual attention and MLP read the same norm, and there is no other. */
+static bool read_stablelm(const struct source* s) {
+	return read_bool(s, "use_parallel_residual", &s->config->shape.parallel);
+}
+
 static bool read_smollm3(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	const cJSON* list = json_field(s->json, "no_rope_layers");
@@ -1417,6 +1432,13 @@ static bool read_grouped_experts(const struct source* s, int dense, int shared) 
 	return true;
 }
 
+/* transformers 5 writes the field under a name of its own. */
+static bool read_further_blocks(const struct source* s) {
+	int* const n = &s->config->further_blocks;
+	return read_int(s, "num_mtp_layers", 0, MAX_BLOCKS, n) &&
+	       read_int(s, "num_nextn_predict_layers", 0, MAX_BLOCKS, n);
+}
+
 static bool read_glm4_moe(const struct source* s) {
 	struct config* c = s->config;
 	const int dense = has_dense(s) ? 1 : 0;
@@ -1424,8 +1446,7 @@ static bool read_glm4_moe(const struct source* s) {
 	c->shape.experts_normalised = true;
 	c->further_blocks = dense;
 	return read_expert_counts(s, "n_routed_experts") && read_grouped_experts(s, dense, 1) &&
-	       read_bool(s, "use_qk_norm", &c->head_norms) &&
-	       read_int(s, "num_nextn_predict_layers", 0, MAX_BLOCKS, &c->further_blocks);
+	       read_bool(s, "use_qk_norm", &c->head_norms) && read_further_blocks(s);
 }
 
 static bool read_dots1(const struct source* s) {
@@ -1485,12 +1506,13 @@ static const struct latent_defaults {
 	int experts, used, expert_ffn, shared, groups, groups_used, dense, further;
 	float scale;
 	bool normalised, sigmoid,
-	    first_dense; /* the first block has no experts where mlp_layer_types is silent */
+	    first_dense,      /* the first block has no experts where mlp_layer_types is silent */
+	    head_dim_rotates; /* head_dim is another name of qk_rope_head_dim */
 } latent_defaults[] = {
-    {"deepseek_v2", 512, 1536, 128, 64, 128, 64, 0, 1407, 2, 0, 0, 0, 0, 1, false, false, false},
-    {"deepseek_v3", 512, 1536, 128, 64, 128, 256, 8, 2048, 1, 8, 4, 3, 1, 2.5f, true, true, false},
-    {"glm4_moe_lite", 512, 768, 192, 64, 256, 64, 4, 1536, 1, 1, 1, 0, 0, 1.8f, true, true, true},
-    {"mistral4", 256, 1024, 64, 64, 128, 128, 4, 2048, 1, 1, 1, 0, 0, 1, true, false, false},
+    {"deepseek_v2", 512, 1536, 128, 64, 128, 64, 0, 1407, 2, 0, 0, 0, 0, 1, false, false, false, false},
+    {"deepseek_v3", 512, 1536, 128, 64, 128, 256, 8, 2048, 1, 8, 4, 3, 1, 2.5f, true, true, false, false},
+    {"glm4_moe_lite", 512, 768, 192, 64, 256, 64, 4, 1536, 1, 1, 1, 0, 0, 1.8f, true, true, true, true},
+    {"mistral4", 256, 1024, 64, 64, 128, 128, 4, 2048, 1, 1, 1, 0, 0, 1, true, false, false, false},
 };
 
 static const struct latent_defaults* latent_of(const char* name) {
@@ -1514,6 +1536,7 @@ static bool read_latent_sizes(const struct source* s, const struct latent_defaul
 	    !read_int(s, "q_lora_rank", 1, LARGEST, &m->query_latent) ||
 	    !read_int(s, "qk_nope_head_dim", 1, LARGEST, &m->nope_dim) ||
 	    !read_int(s, "qk_rope_head_dim", 2, LARGEST, &m->rope.dim) ||
+	    (d->head_dim_rotates && !read_int(s, "head_dim", 2, LARGEST, &m->rope.dim)) ||
 	    !read_int(s, "v_head_dim", 1, LARGEST, &m->value_dim))
 		return false;
 	m->head_dim = m->latent + m->rope.dim;
@@ -1550,8 +1573,7 @@ static bool read_latent_experts(const struct source* s, const struct latent_defa
 	    !read_int(s, "topk_group", 1, MOST_EXPERTS, &m->expert_groups_used) ||
 	    !read_string(s, "topk_method", &choice) ||
 	    (!d->first_dense && !read_int(s, "first_k_dense_replace", 0, MAX_BLOCKS, &dense)) ||
-	    !read_int(s, "num_nextn_predict_layers", 0, MAX_BLOCKS, &s->config->further_blocks) ||
-	    !read_shared(s, "n_shared_experts", d->shared) || !read_mlp_types(s, d))
+	    !read_further_blocks(s) || !read_shared(s, "n_shared_experts", d->shared) || !read_mlp_types(s, d))
 		return false;
 	/* DeepSeek-V2 reads topk_method, and not norm_topk_prob. Its groups count by their best expert. */
 	m->groups_by_best = strcmp(d->name, "deepseek_v2") == 0;
@@ -1722,6 +1744,7 @@ static bool read_special(const struct source* s) {
 	                                                     [SPECIAL_GRANITE4] = read_granite4,
 	                                                     [SPECIAL_GRANITE_MOE] = read_granite_moe,
 	                                                     [SPECIAL_SMOLLM3] = read_smollm3,
+	                                                     [SPECIAL_STABLELM] = read_stablelm,
 	                                                     [SPECIAL_EXAONE4] = read_exaone4,
 	                                                     [SPECIAL_MIXTRAL] = read_mixtral,
 	                                                     [SPECIAL_PHIMOE] = read_phimoe,
@@ -1761,6 +1784,7 @@ static bool read_parts(const struct source* s) {
 	struct config* c = s->config;
 	const struct family* f = c->family;
 	c->tied = f->tied;
+	c->tied_unsaid = s->outer && !json_field(s->outer, "tie_word_embeddings");
 	c->qkv_bias = f->qkv_bias;
 	c->output_bias = f->output_bias;
 	config_scales(c);
@@ -1950,8 +1974,9 @@ bool config_parse_generation(struct config* c, const char* text, size_t size, co
 }
 
 void config_free(struct config* c) {
-	free(c->factors);
+	free(c->factors[0]);
+	free(c->factors[1]);
 	free(c->suppressed);
-	c->factors = NULL;
+	c->factors[0] = c->factors[1] = NULL;
 	c->suppressed = NULL;
 }

@@ -14,6 +14,7 @@ struct config {
 	const struct family* family;
 	struct model_shape shape; /* rope factors point into `factors` */
 	bool tied;                /* the output head is the embedding */
+	bool tied_unsaid; /* it is as well where the files hold no head: the class's default is not known */
 	bool qkv_bias, output_bias, mlp_bias;
 	bool head_bias;         /* the output head has one */
 	bool plain_head_norms;  /* of rotated blocks, without weights */
@@ -36,7 +37,8 @@ struct config {
 	int no_repeat_ngram;      /* likewise */
 	int32_t* suppressed;      /* (n_suppressed) owned: tokens that are never generated */
 	int n_suppressed;
-	float* factors; /* owned: RoPE's per-frequency factors, short then long; NULL for most */
+	float* factors[2]; /* owned: a RoPE's per-frequency factors, short then long, and a second one's; NULL for
+	                      most */
 };
 
 /* Fills a zeroed config from config.json's text. Messages name `file`. False with the error set; call

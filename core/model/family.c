@@ -229,9 +229,9 @@ static const struct family families[] = {
         "lfm2_moe", "lfm2moe", .special = SPECIAL_LFM2_MOE, .router = "feed_forward.gate.weight",
         .expert_gate = "feed_forward.experts.%d.w1.weight", .expert_up = "feed_forward.experts.%d.w3.weight",
         .expert_down = "feed_forward.experts.%d.w2.weight", .choice_bias = "feed_forward.expert_bias", LFM2S),
-    FAMILY("stablelm", "stablelm", .context = 4096, .kv_heads = 32, .epsilon = 1e-5f,
-           .epsilon_field = "layer_norm_eps", .rotary = 0.25f, .qkv_bias_field = "use_qkv_bias",
-           .norm = NORM_LAYER, NORMS_BEFORE),
+    FAMILY("stablelm", "stablelm", .special = SPECIAL_STABLELM, .context = 4096, .kv_heads = 32,
+           .epsilon = 1e-5f, .epsilon_field = "layer_norm_eps", .rotary = 0.25f,
+           .qkv_bias_field = "use_qkv_bias", .norm = NORM_LAYER, NORMS_BEFORE),
 };
 
 enum { FAMILIES = (int)(sizeof families / sizeof *families) };
@@ -266,9 +266,27 @@ static const struct within {
               {"llama4", "llama4_text", false},
               {"llava", "llama", false},
               {"llava_next", "llama", false},
+              {"llava_next_video", "llama", false},
+              {"llava_onevision", "qwen2", false},
+              {"vipllava", "llama", false},
+              {"video_llava", "llama", false},
+              {"video_llama_3", "qwen2", false},
               {"internvl", "qwen2", false},
+              {"idefics2", "mistral", false},
               {"idefics3", "llama", false},
-              {"smolvlm", "llama", false}};
+              {"smolvlm", "llama", false},
+              {"aya_vision", "cohere2", false},
+              {"cohere2_vision", "cohere2", false},
+              {"deepseek_vl", "llama", false},
+              {"fast_vlm", "qwen2", false},
+              {"got_ocr2", "qwen2", false},
+              {"lfm2_vl", "lfm2", false},
+              {"lighton_ocr", "qwen3", false},
+              {"minicpmv4_6", "qwen3_5_text", false},
+              {"ovis2", "qwen2", false},
+              {"perception_lm", "llama", false},
+              {"qwen2_audio", "qwen2", false},
+              {"qwen3_asr", "qwen3", false}};
 
 const struct family* family_within(const char* name, bool* flat) {
 	for (size_t i = 0; i < sizeof within / sizeof *within; i++)

@@ -30,6 +30,7 @@ enum special {
 	SPECIAL_GRANITE4,     /* the same; Mamba-2 and experts beside a shared MLP where its file asks for them */
 	SPECIAL_GRANITE_MOE,  /* multipliers and experts, perhaps beside a shared MLP */
 	SPECIAL_SMOLLM3,      /* listed blocks have no positions */
+	SPECIAL_STABLELM,     /* perhaps attention beside the MLP */
 	SPECIAL_EXAONE4,      /* blocks with full attention have no positions when other blocks have a window */
 	SPECIAL_MINISTRAL3,   /* scores grow with the position */
 	SPECIAL_MIXTRAL,      /* experts */

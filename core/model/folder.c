@@ -14,22 +14,25 @@
 static const struct data_folder {
 	const char *embedding, *output_norm, *output, *block;
 	const char *input_embedding, *input_projection, *input_projection_norm;
+	const char* within;
 } places[] = {
-#define PLACE(prefix, head)                                                                                  \
+#define PLACE(prefix, head, within)                                                                          \
 	{                                                                                                        \
 		prefix "embed_tokens.weight", prefix "norm", head "lm_head.weight", prefix "layers.%d.",             \
 		    prefix "embed_tokens_per_layer.weight", prefix "per_layer_model_projection.weight",              \
-		    prefix "per_layer_projection_norm"                                                               \
+		    prefix "per_layer_projection_norm", within                                                       \
 	}
-    PLACE("model.", ""),
-    PLACE("", ""),
-    PLACE("language_model.model.", "language_model."),
-    PLACE("model.language_model.", ""),
-    PLACE("model.text_model.", ""),
+    PLACE("model.", "", NULL),
+    PLACE("", "", NULL),
+    PLACE("language_model.model.", "language_model.", "language_model."),
+    PLACE("model.language_model.", "", "model.language_model."),
+    PLACE("model.text_model.", "", "model.text_model."),
 #undef PLACE
-    {"backbone.embeddings.weight", "backbone.norm", "lm_head.weight", "backbone.layers.%d.", NULL, NULL,
-     NULL},
-    {"model.embeddings.weight", "model.norm", "lm_head.weight", "model.layers.%d.", NULL, NULL, NULL},
+#define STATE_PLACE(prefix)                                                                                  \
+	prefix "embeddings.weight", prefix "norm", "lm_head.weight", prefix "layers.%d.", NULL, NULL, NULL, NULL
+    {STATE_PLACE("backbone.")},
+    {STATE_PLACE("model.")},
+#undef STATE_PLACE
 };
 
 enum { NORM_NAME = 64 };
@@ -78,6 +81,7 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .output = at->output,
 	    .output_bias = "lm_head.bias",
 	    .block = at->block,
+	    .within = at->within,
 	    .attention_norm = f->attention_norm,
 	    .mlp_norm = f->mlp_norm,
 	    .post_attention_norm = f->post_attention_norm,
@@ -156,8 +160,9 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	};
 }
 
-/* Tensors to ignore: buffers of old files that are computed from the config, scales of activations, which are
- * not quantized here, the vision and sound parts, and what is left of layers that predict later tokens. */
+/* Tensors to ignore: buffers of old files that are computed from the config, scales of activations, keys and
+ * values, which are not quantized by them here, the vision and sound parts, and what is left of layers that
+ * predict later tokens. */
 static bool is_idle(const char* name) {
 	static const char* const prefix[] = {"vision_tower.", "multi_modal_projector.",
 	                                     "visual.",       "vision_model.",
@@ -168,8 +173,13 @@ static bool is_idle(const char* name) {
 	for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
 		if (strncmp(inner, prefix[i], strlen(prefix[i])) == 0)
 			return true;
-	static const char* const suffix[] = {".rotary_emb.inv_freq", ".self_attn.bias", ".self_attn.masked_bias",
-	                                     ".input_scale", ".activation_scale"};
+	static const char* const suffix[] = {".rotary_emb.inv_freq",
+	                                     ".self_attn.bias",
+	                                     ".self_attn.masked_bias",
+	                                     ".input_scale",
+	                                     ".activation_scale",
+	                                     ".k_scale",
+	                                     ".v_scale"};
 	for (size_t i = 0; i < sizeof suffix / sizeof *suffix; i++)
 		if (repack_ends(name, suffix[i]))
 			return true;

@@ -349,16 +349,16 @@ static bool read_factor_tensors(const struct gguf_source* s) {
 	if (!every && !by_length)
 		return true;
 	const size_t n = (size_t)r->dim / 2;
-	s->config->factors = calloc(n ? n : 1, 2 * sizeof(float));
-	if (!s->config->factors)
+	s->config->factors[0] = calloc(n ? n : 1, 2 * sizeof(float));
+	if (!s->config->factors[0])
 		return fail(s, "out of memory");
-	r->short_factor = s->config->factors;
+	r->short_factor = s->config->factors[0];
 	if (every)
-		return read_factors(s, "rope_freqs.weight", s->config->factors);
-	r->long_factor = s->config->factors + n;
+		return read_factors(s, "rope_freqs.weight", s->config->factors[0]);
+	r->long_factor = s->config->factors[0] + n;
 	r->scaling = ROPE_LONGROPE;
-	return read_factors(s, "rope_factors_short.weight", s->config->factors) &&
-	       read_factors(s, "rope_factors_long.weight", s->config->factors + n);
+	return read_factors(s, "rope_factors_short.weight", s->config->factors[0]) &&
+	       read_factors(s, "rope_factors_long.weight", s->config->factors[0] + n);
 }
 
 static bool scaling_kind(const struct gguf_source* s) {
@@ -702,6 +702,7 @@ static bool read_special(const struct gguf_source* s) {
 		m->experts_near = 0.02f;
 		s->config->head_bias = tensor_table_find(&s->opened->tensors, "output.bias") != NULL;
 		break;
+	case SPECIAL_STABLELM:
 	case SPECIAL_NONE:
 	case SPECIAL_DOTS1:
 	case SPECIAL_HUNYUAN: /* the converter has stretched the base */
@@ -858,7 +859,10 @@ static void read_parts(const struct gguf_source* s) {
 	if (s->config->family->ungated)
 		s->config->shape.activation = s->config->family->activation;
 	s->config->shape.norm_after_rope = s->config->family->norm_after_rope;
-	s->config->shape.parallel = s->config->family->parallel;
+	/* StableLM's files with parallel blocks have no second norm. */
+	s->config->shape.parallel =
+	    s->config->family->parallel || (s->config->family->special == SPECIAL_STABLELM &&
+	                                    !tensor_table_find(table, "blk.0.ffn_norm.weight"));
 }
 
 /* ---- vocabulary --------------------------------------------------------------------------- */

@@ -236,9 +236,10 @@ static void config(void** state) {
 	     "mlp_only_layers lists something that is not one of 4 blocks"},
 	    {"\"model_type\": \"gemma4_text\", \"enable_moe_block\": \"yes\"",
 	     "enable_moe_block is \"yes\", expected true or false"},
-	    {"\"model_type\": \"gemma4_text\", \"rope_parameters\": {\"full_attention\": {\"rope_type\": "
-	     "\"proportional\"}, \"sliding_attention\": {\"type\": \"proportional\"}}",
-	     "two RoPE scalings with factors of their own are given"},
+	    {"\"model_type\": \"gemma3_text\", \"rope_parameters\": {\"full_attention\": {\"rope_type\": "
+	     "\"longrope\", \"short_factor\": [1, 1, 1, 1], \"long_factor\": [1, 1, 1, 1]}, "
+	     "\"sliding_attention\": {\"rope_type\": \"longrope\", \"short_factor\": [1, 1]}}",
+	     "short_factor is not an array of"},
 	    /* no block uses the sizes, but memory is laid out by them */
 	    {"\"model_type\": \"qwen3_5_text\", \"full_attention_interval\": 1, \"linear_num_key_heads\": "
 	     "16777216, \"linear_num_value_heads\": 16777216",

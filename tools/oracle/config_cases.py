@@ -418,6 +418,65 @@ CASES.update({
                                  mamba_n_groups=1, mamba_n_heads=8, head_dim=16, num_key_value_heads=1,
                                  rope_theta=1e11, tie_word_embeddings=True, num_hidden_layers=3),
 })
+# More models of images or sound around a text model that is a family here. Where the outer config is silent, its class
+# says whether the head is tied.
+VISION.update({
+    "small": dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14),
+    "got_ocr2": dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, output_channels=8, image_size=64, patch_size=16,
+                     mlp_dim=16, window_size=2, global_attn_indexes=[0])})
+VISION["siglip"] = {**VISION["small"], "model_type": "siglip_vision_model"}
+VISION["clip"] = {**VISION["small"], "model_type": "clip_vision_model", "num_hidden_layers": 2}
+VISION["ovis2"] = {**VISION["small"], "num_visual_indicator_tokens": 2, "vocab_size": 20}
+VISION["siglip2"] = {k: v for k, v in {**VISION["small"], "model_type": "siglip2_vision_model", "num_patches": 16}.items()
+                     if k != "image_size"}
+RESAMPLER = dict(resampler_n_latents=4, resampler_depth=1, resampler_n_heads=2, resampler_head_dim=8, num_key_value_heads=1)
+
+
+def around(outer, family, vision, tied, more=None, **changes):
+    """A model around the family's; tied None: its config is silent."""
+    text = {**TEXT, "model_type": family, **FAMILIES[family], **changes}
+    part = {"vision_config": VISION[vision]} if vision else {"audio_config": dict(
+        d_model=16, encoder_layers=1, encoder_attention_heads=2, encoder_ffn_dim=16, num_mel_bins=8)}
+    said = {} if tied is None else {"tie_word_embeddings": tied}
+    CASES[f"{outer}-{family}" + ("-silent" if tied is None else "")] = {
+        "model_type": outer, **part, "text_config": text, **(more or {}), **said}
+
+
+around("aya_vision", "cohere2", "siglip", None, dict(adapter_layer_norm_eps=1e-6, image_token_index=1))
+around("cohere2_vision", "cohere2", "siglip", False, dict(alignment_intermediate_size=16, image_token_id=1))
+around("lfm2_vl", "lfm2", "siglip2", None, dict(image_token_id=1))
+around("lfm2_vl", "lfm2", "siglip2", False, dict(image_token_id=1), conv_L_cache=2)
+around("llava_onevision", "qwen2", "siglip", None, dict(image_token_index=1, video_token_index=2))
+around("llava_next", "mistral", "clip", False, dict(image_token_index=1), sliding_window=None)
+around("llava_next_video", "llama", "clip", None, dict(image_token_index=1, video_token_index=2))
+around("vipllava", "llama", "clip", None, dict(image_token_index=1, vision_feature_layers=[0, 1]))
+around("video_llava", "llama", "clip", False, dict(image_token_index=1, video_token_index=2))
+around("video_llama_3", "qwen2", "small", None, dict(image_token_id=1, video_token_id=2))
+around("ovis2", "qwen2", "ovis2", None, dict(image_token_id=1, hidden_size=32, vocab_size=272,
+                                             visual_indicator_token_ids=[3, 4]))
+around("got_ocr2", "qwen2", "got_ocr2", None, dict(image_token_index=1))
+around("lighton_ocr", "qwen3", "small", None, dict(image_token_id=1))
+CASES["lighton_ocr-qwen3-silent"]["vision_config"] = {**VISION["small"], "model_type": "pixtral"}
+around("deepseek_vl", "llama", "siglip", None, dict(image_token_id=1))
+around("idefics2", "mistral", "small", False, dict(image_token_id=1, perceiver_config=RESAMPLER))
+around("idefics3", "llama", "small", None, dict(image_token_id=1, scale_factor=2))
+around("smolvlm", "llama", "small", True, dict(image_token_id=1, scale_factor=2))
+around("internvl", "qwen3", "small", None, dict(image_token_id=1))
+CASES["internvl-qwen3-silent"]["vision_config"] = {**VISION["small"], "image_size": [28, 28], "patch_size": [14, 14]}
+around("minicpmv4_6", "qwen3_5_text", "small", None, dict(image_token_id=1))
+CASES["minicpmv4_6-qwen3_5_text-silent"]["vision_config"] = {**VISION["small"], "num_hidden_layers": 2}
+around("qwen2_audio", "qwen2", None, False, dict(audio_token_index=1))
+around("mistral3", "ministral3", "small", None, dict(image_token_index=1))
+CASES["mistral3-ministral3-silent"]["vision_config"] = {**VISION["small"], "model_type": "pixtral", "head_dim": 8}
+TURNS = {**LONG, "original_max_position_embeddings": 64}
+CASES.update({
+    "stablelm-parallel": case("stablelm", use_parallel_residual=True, use_qkv_bias=True, num_key_value_heads=1),
+    "llama-gelu-by-other-name": case("llama", hidden_act="gelu_fast"),
+    "olmo2-gelu-by-other-name": case("olmo2", hidden_act="gelu_accurate"),
+    "glm4_moe_lite-head-dim": case("glm4_moe_lite", qk_rope_head_dim=4, head_dim=8),
+    "olmo3-two-longropes": case("olmo3", rope_parameters=by_kind(TURNS, {**TURNS, "long_factor": [1.0, 1.5, 3.0, 5.0]})),
+    "gemma3_text-two-longropes": case("gemma3_text", rope_parameters=by_kind(TURNS, {**TURNS, "rope_theta": 500.0})),
+})
 for name in ("llama", "mistral", "seed_oss"):
     CASES[f"{name}-head-dim-null"] = case(name, head_dim=None)
 for name in ("phi3", "granite", "smollm3", "olmo2", "olmo3", "qwen2", "qwen3", "seed_oss"):

@@ -24,7 +24,6 @@ import golden
 warnings.filterwarnings("ignore")
 transformers.utils.logging.set_verbosity_error()
 OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "core" / "golden" / "configs"
-NESTED = ("qwen3_5", "qwen3_5_moe", "mistral3", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "exaone4_5", "llava")
 
 
 # ---- weights ----------------------------------------------------------------------------------------------------
@@ -122,8 +121,9 @@ def make(tensors):
 def model_class(config):
     if config["model_type"] == "mistral4":  # which the automatic classes know inside a model of images alone
         return transformers.Mistral4ForCausalLM
-    of_images = config["model_type"] in NESTED
-    return transformers.AutoModelForImageTextToText if of_images else transformers.AutoModelForCausalLM
+    if "audio_config" in config:
+        return transformers.AutoModelForMultimodalLM
+    return transformers.AutoModelForImageTextToText if "vision_config" in config else transformers.AutoModelForCausalLM
 
 
 APART = {"enorm": "mtp.pre_fc_norm_embedding", "hnorm": "mtp.pre_fc_norm_hidden", "eh_proj": "mtp.fc", "post_norm": "mtp.norm"}

@@ -424,6 +424,8 @@ MODELS = {
                                                "block_structure": [16, 8]}}}}})),
     "llama-fp8-whole": (LlamaConfig(**SMALL), F32, 20, fp8((0, 0), {"name": "weight_scale_inv", "config": {
         "quant_method": "fp8"}})),
+    "llama-fp8-modelopt": (LlamaConfig(**SMALL), F32, 20, fp8((0, 0), {"name": "weight_scale", "config": {
+        "quant_method": "modelopt", "quant_algo": "FP8"}})),
     "llama-yarn-exact-f16": (LlamaConfig(**SMALL, rope_parameters={**YARN, "truncate": False}), F16, 40, {}),
 }
 
