@@ -91,7 +91,8 @@ struct value value_index(struct machine* m, struct value v, struct value index) 
 	return missing(v, NULL);
 }
 
-struct value value_path(struct machine* m, struct value v, const struct string* path) {
+struct value value_path(struct machine* m, struct value v, const struct string* path,
+                        struct value otherwise) {
 	const struct string dot = {.data = ".", .size = 1};
 	for (size_t at = 0;;) {
 		const size_t found = string_find(m, path, &dot, at, path->size);
@@ -103,6 +104,8 @@ struct value value_path(struct machine* m, struct value v, const struct string* 
 			number = number * 10 + (path->data[i] - '0');
 		}
 		v = value_index(m, v, digits ? value_integer(number) : value_string(string_part(m, path, at, end)));
+		if (v.kind == UNDEFINED && otherwise.kind != ABSENT && otherwise.kind != NONE)
+			v = otherwise;
 		if (found == SIZE_MAX)
 			return v;
 		at = end + 1;

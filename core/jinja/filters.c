@@ -130,18 +130,27 @@ static struct value filter_abs(struct machine* m, struct call* c) {
 	return operator_binary(m, negative ? '-' : '+', value_integer(0), c->self);
 }
 
-/* Rounds the decimal value to nearest, ties to even, as Python's round(). */
+/* Rounds the decimal value to nearest, ties to even, as Python's round(); or up or down. */
 static struct value filter_round(struct machine* m, struct call* c) {
+	const struct string* const method = argument_string(m, argument_or_none(c->given[1]), "round");
+	const bool up = method && string_is(method, "ceil"), down = method && string_is(method, "floor");
 	const int64_t precision = argument_integer(m, c->given[0], "round", 0);
 	char text[400];
 	value_check_defined(m, c->self);
 	if (!value_is_number(c->self) || precision < 0 || precision > 60)
 		machine_fail(m, "round of a value of type '%s' to %d digits is not known here", value_type(c->self),
 		             (int)precision);
-	if (c->self.kind != FLOAT)
+	if (method && !up && !down && !string_is(method, "common"))
+		machine_fail(m, "method must be common, ceil or floor");
+	if (c->self.kind != FLOAT && !up && !down)
 		return filter_int(m, c);
-	if (!isfinite(c->self.number) || fabs(c->self.number) > 1e300)
-		return c->self;
+	const double number = c->self.kind == FLOAT ? c->self.number : (double)c->self.integer;
+	if (!isfinite(number) || fabs(number) > 1e300)
+		return value_float(number);
+	if (up || down) {
+		const double unit = pow(10, (double)precision);
+		return value_float((up ? ceil(number * unit) : floor(number * unit)) / unit);
+	}
 	snprintf(text, sizeof text, "%.*f", (int)precision, c->self.number);
 	return value_float(strtod(text, NULL));
 }
@@ -163,6 +172,6 @@ const struct routine value_routines[] = {
     {"int", FILTER, filter_int, 0, 0, {"default"}},
     {"float", FILTER, filter_float, 0, 0, {"default"}},
     {"abs", FILTER, filter_abs, 0, 0, {NULL}},
-    {"round", FILTER, filter_round, 0, 0, {"precision"}},
+    {"round", FILTER, filter_round, 0, 0, {"precision", "method"}},
     {"default d", FILTER, filter_default, 0, 0, {"default_value", "boolean"}},
     {.name = NULL}};

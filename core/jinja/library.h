@@ -71,8 +71,9 @@ struct value format_braces(struct machine*, const struct string*, const struct a
 const struct string* escape_markup(struct machine*, const struct string*);
 /* An item by place or name, in Jinja's order: items first; else undefined. */
 struct value value_index(struct machine*, struct value, struct value index);
-/* a.b.c, as in map(attribute='b.c'); digits are an index. */
-struct value value_path(struct machine*, struct value, const struct string* path);
+/* a.b.c, as in map(attribute='b.c'); digits are an index. otherwise: in place of any part that is undefined,
+ * or ABSENT. */
+struct value value_path(struct machine*, struct value, const struct string* path, struct value otherwise);
 const struct string* string_lower(struct machine*, const struct string*);
 
 /* ---- evaluation --------------------------------------------------------------------------- */

@@ -5,19 +5,27 @@
 
 /* ---- auxiliary weights -------------------------------------------------------------------------------- */
 
-/* The attribute named `by`, or the value itself. */
-static struct value part(struct machine* m, struct value v, struct value by) {
+static const struct value nothing = {.kind = ABSENT};
+
+/* The attribute named `by`, or the value itself; otherwise: in place of what is undefined, or ABSENT. */
+static struct value part_or(struct machine* m, struct value v, struct value by, struct value otherwise) {
 	if (by.kind == ABSENT || by.kind == NONE)
 		return v;
-	return by.kind == STRING ? value_path(m, v, by.string) : value_index(m, v, by);
+	if (by.kind == STRING)
+		return value_path(m, v, by.string, otherwise);
+	const struct value one = value_index(m, v, by);
+	return one.kind == UNDEFINED && otherwise.kind != ABSENT && otherwise.kind != NONE ? otherwise : one;
+}
+static struct value part(struct machine* m, struct value v, struct value by) {
+	return part_or(m, v, by, nothing);
 }
 
 /* The items with their sort keys: strings become lower case when case does not count. */
 static struct entry* with_keys(struct machine* m, const struct list* items, struct value by,
-                               struct value sensitive) {
+                               struct value sensitive, struct value otherwise) {
 	struct entry* const entry = machine_alloc(m, (size_t)items->n * sizeof *entry);
 	for (int i = 0; i < items->n; i++) {
-		struct value key = part(m, items->item[i], by);
+		struct value key = part_or(m, items->item[i], by, otherwise);
 		if (key.kind == STRING && !value_truth(sensitive))
 			key = value_string(string_lower(m, key.string));
 		entry[i] = (struct entry){key, items->item[i]};
@@ -28,7 +36,7 @@ static struct entry* with_keys(struct machine* m, const struct list* items, stru
 static struct value sorted(struct machine* m, const struct list* items, struct value by,
                            struct value sensitive, int64_t reverse) {
 	struct value out = value_list(m, LIST);
-	struct entry* const entry = with_keys(m, items, by, sensitive);
+	struct entry* const entry = with_keys(m, items, by, sensitive, nothing);
 	value_sort(m, entry, items->n, reverse != 0);
 	for (int i = 0; i < items->n; i++)
 		list_add(m, out.list, entry[i].value);
@@ -84,7 +92,7 @@ static struct value filter_sort(struct machine* m, struct call* c) {
 static struct value filter_unique(struct machine* m, struct call* c) {
 	struct value out = value_list(m, ITERATOR), seen = value_dict(m);
 	const struct list* const items = value_items(m, c->self);
-	const struct entry* const entry = with_keys(m, items, c->given[1], c->given[0]);
+	const struct entry* const entry = with_keys(m, items, c->given[1], c->given[0], nothing);
 	for (int i = 0; i < items->n; i++) {
 		if (dict_find(m, seen.dict, entry[i].key))
 			continue;
@@ -97,7 +105,7 @@ static struct value filter_unique(struct machine* m, struct call* c) {
 /* how: -1 the least, 1 the most */
 static struct value filter_extreme(struct machine* m, struct call* c) {
 	const struct list* const items = value_items(m, c->self);
-	const struct entry* const entry = with_keys(m, items, c->given[1], c->given[0]);
+	const struct entry* const entry = with_keys(m, items, c->given[1], c->given[0], nothing);
 	int best = 0;
 	for (int i = 1; i < items->n; i++)
 		if (value_order(m, entry[i].key, entry[best].key, c->how < 0 ? "<" : ">") == c->how)
@@ -113,6 +121,68 @@ static struct value filter_sum(struct machine* m, struct call* c) {
 	for (int i = 0; i < items->n; i++)
 		sum = operator_binary(m, '+', sum, part(m, items->item[i], c->given[0]));
 	return sum;
+}
+
+/* Pairs of an attribute's value and the items that have it, ordered by it. */
+static struct value filter_groupby(struct machine* m, struct call* c) {
+	const struct list* const items = value_items(m, c->self);
+	struct value out = value_list(m, LIST), group = value_undefined(NULL);
+	struct entry* const entry = with_keys(m, items, c->given[0], c->given[2], c->given[1]);
+	value_sort(m, entry, items->n, false);
+	for (int i = 0; i < items->n; i++) {
+		if (i == 0 || !value_equal(m, entry[i].key, entry[i - 1].key)) {
+			struct value pair = value_list(m, TUPLE);
+			group = value_list(m, LIST);
+			list_add(m, pair.list, part_or(m, entry[i].value, c->given[0], c->given[1]));
+			list_add(m, pair.list, group);
+			list_add(m, out.list, pair);
+		}
+		list_add(m, group.list, entry[i].value);
+	}
+	return out;
+}
+
+/* Lists of so many items; the last is filled up. */
+static struct value filter_batch(struct machine* m, struct call* c) {
+	const struct list* const items = value_items(m, c->self);
+	const int64_t size = argument_integer(m, c->given[0], "batch", 0);
+	struct value out = value_list(m, ITERATOR), one = value_undefined(NULL);
+	if (size < 1)
+		machine_fail(m, "batch: the size is less than 1");
+	for (int i = 0; i < items->n; i++) {
+		if (i % size == 0) {
+			one = value_list(m, LIST);
+			list_add(m, out.list, one);
+		}
+		list_add(m, one.list, items->item[i]);
+	}
+	if (c->given[1].kind != ABSENT && c->given[1].kind != NONE)
+		for (int64_t i = items->n; i % size; i++) {
+			machine_charge(m, 0);
+			list_add(m, one.list, c->given[1]);
+		}
+	return out;
+}
+
+/* So many lists, of which the first are the longer ones; the others are filled up to their length. */
+static struct value filter_slice(struct machine* m, struct call* c) {
+	const struct list* const items = value_items(m, c->self);
+	const int64_t n = argument_integer(m, c->given[0], "slice", 0);
+	struct value out = value_list(m, ITERATOR);
+	if (n < 1)
+		machine_fail(m, "slice: the number of slices is less than 1");
+	const int64_t shortest = items->n / n, longer = items->n % n;
+	int at = 0;
+	for (int64_t i = 0; i < n; i++) {
+		struct value one = value_list(m, LIST);
+		machine_charge(m, 0);
+		for (int64_t k = 0; k < shortest + (i < longer); k++)
+			list_add(m, one.list, items->item[at++]);
+		if (i >= longer && c->given[1].kind != ABSENT && c->given[1].kind != NONE)
+			list_add(m, one.list, c->given[1]);
+		list_add(m, out.list, one);
+	}
+	return out;
 }
 
 static struct value filter_join(struct machine* m, struct call* c) {
@@ -173,11 +243,8 @@ static struct value filter_map(struct machine* m, struct call* c) {
 	const struct list* const items = value_items(m, c->self);
 	if (c->all->place.n == 0) {
 		arguments_take(m, &by_attribute, c->all, c->given);
-		for (int i = 0; i < items->n; i++) {
-			const struct value one = part(m, items->item[i], *attribute);
-			const bool none = one.kind == UNDEFINED && otherwise->kind != ABSENT && otherwise->kind != NONE;
-			list_add(m, out.list, none ? *otherwise : one);
-		}
+		for (int i = 0; i < items->n; i++)
+			list_add(m, out.list, part_or(m, items->item[i], *attribute, *otherwise));
 		return out;
 	}
 	const struct string* const by = argument_string(m, c->all->place.item[0], "map");
@@ -275,6 +342,9 @@ const struct routine list_routines[] = {
     {"min", FILTER, filter_extreme, -1, 0, {"case_sensitive", "attribute"}},
     {"max", FILTER, filter_extreme, 1, 0, {"case_sensitive", "attribute"}},
     {"sum", FILTER, filter_sum, 0, 0, {"attribute", "start"}},
+    {"groupby", FILTER, filter_groupby, 0, 1, {"attribute", "default", "case_sensitive"}},
+    {"batch", FILTER, filter_batch, 0, 1, {"linecount", "fill_with"}},
+    {"slice", FILTER, filter_slice, 0, 1, {"slices", "fill_with"}},
     {"join", FILTER, filter_join, 0, 0, {"d", "attribute"}},
     {"items", FILTER, filter_items, 0, 0, {NULL}},
     {"dictsort", FILTER, filter_dictsort, 0, 0, {"case_sensitive", "by", "reverse"}},

@@ -172,6 +172,12 @@ last {{- ' q ' -}}   end
 {{ l|sort(reverse=n) }}
 {{ d|dictsort(reverse=missing) }}
 {{ l|sort(reverse=1) }} {{ l|sort(reverse=0) }} {{ d|dictsort(reverse=yes) }}
+{{ l|batch(2)|list }} {{ l|batch(2, 'x')|list }} {{ []|batch(3, 'x')|list }} {{ 'abcd'|batch(3)|map('join')|list }} {{ l|batch(9, none)|list }}
+{{ range(7)|slice(3)|list }} {{ range(7)|slice(3, 'z')|list }} {{ l|slice(3, 'z')|list }} {{ []|slice(2)|list }} {{ l|slice(5, 'q')|list }}
+{{ m|groupby('role')|list }} {% for r, g in m|groupby('role') %}{{ r }}:{{ g|length }};{% endfor %} {{ m|groupby('a.b', default='z')|map('first')|list }}
+{{ [{'k': 'b'}, {'k': 'A'}, {'k': 'B'}]|groupby('k')|list }} {{ [{'k': 'b'}, {'k': 'A'}, {'k': 'B'}]|groupby('k', case_sensitive=true)|map('first')|list }}
+{{ 2.1|round(0, 'ceil') }} {{ 2.9|round(method='floor') }} {{ 2.567|round(2, 'floor') }} {{ 7|round(method='ceil') }} {{ -2.5|round(0, 'floor') }} {{ 2.5|round(0, 'common') }}
+{{ 2.5|round(0, 'up') }}
 """.strip("\n").split("\n")
 # Those of several lines stand together up to the next that begins a case.
 JOINED = {"   {% if true %}   a": 4, "line": 5}
