@@ -57,7 +57,7 @@ static void add_slopes(struct hunt* h, const double* factor) {
 }
 
 /* The acquisition at h->x; its gradient in h->slope. Two triangular solves. */
-static double measure(struct hunt* h) {
+static double evaluate_point(struct hunt* h) {
 	const struct gp* g = h->g;
 	const int n = g->n;
 	double *solved = g->work, *slope = solved + g->option.capacity, mean = g->mean;
@@ -108,7 +108,7 @@ static void place_point(struct hunt* h, const double* u) {
 static double objective(unsigned n, const double* u, double* gradient, void* user) {
 	struct hunt* h = user;
 	place_point(h, u);
-	const double value = measure(h);
+	const double value = evaluate_point(h);
 	double total = 1e-300, common = 0;
 	for (unsigned i = 0; i < n; i++) {
 		const double t = h->x[i] * (1 - h->x[i]);
@@ -187,7 +187,7 @@ static bool improve_point(struct hunt* h, double* value) {
 	for (int i = 0, tried = 0; i < swaps && tried < TRIES; i++) {
 		apply_swap(h, &swap[i]);
 		const bool fresh = !gp_observed(h->g, h->x);
-		const double worth = fresh ? measure(h) : -INFINITY;
+		const double worth = fresh ? evaluate_point(h) : -INFINITY;
 		apply_swap(h, &swap[i]);
 		tried += fresh;
 		if (worth > *value) {
@@ -202,11 +202,11 @@ static bool improve_point(struct hunt* h, double* value) {
 
 /* From the rounded point h->x to an unobserved one nearby; what it is worth, -INFINITY: none was found. */
 static double refine_point(struct hunt* h) {
-	double value = measure(h);
+	double value = evaluate_point(h);
 	if (gp_observed(h->g, h->x))
 		value = -INFINITY;
 	for (int round = 0; round < ROUNDS && improve_point(h, &value); round++)
-		measure(h); /* the slopes there */
+		evaluate_point(h); /* the slopes there */
 	return value;
 }
 

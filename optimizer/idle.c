@@ -37,7 +37,7 @@ static double computed_seconds(void) {
 	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static void* live(void* user) {
+static void* run_thread(void* user) {
 	struct idle_runner* r = user;
 	pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
 	pthread_mutex_lock(&r->lock);
@@ -66,7 +66,7 @@ static bool start_thread(struct idle_runner* r) {
 	sigset_t all, before;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r->threaded = pthread_create(&r->thread, NULL, live, r) == 0;
+	r->threaded = pthread_create(&r->thread, NULL, run_thread, r) == 0;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return r->threaded;
 }

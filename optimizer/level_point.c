@@ -6,8 +6,8 @@
 /* Ratios lie between 1 over this and this. */
 static const double MOST_KIND_RATIO = 4, MOST_DEPTH_RATIO = 2.5;
 
-static double ratio_of(double x, double most) { return pow(most, 2 * x - 1); }
-static double coordinate_of(double ratio, double most) {
+static double to_ratio(double x, double most) { return pow(most, 2 * x - 1); }
+static double to_coordinate(double ratio, double most) {
 	return fmin(1, fmax(0, 0.5 + 0.5 * log(ratio) / log(most)));
 }
 
@@ -16,8 +16,8 @@ double level_read_coordinate(double share) {
 }
 
 /* Kept shares by depth and kind, in blocks that are not skipped. */
-static double share_of(const struct level_model* m, const struct mask* skip,
-                       double kept[LEVEL_DEPTHS][COLUMN_KINDS]) {
+static double compute_share(const struct level_model* m, const struct mask* skip,
+                            double kept[LEVEL_DEPTHS][COLUMN_KINDS]) {
 	double read = 0, all = 0;
 	for (int s = 0; s < 2 * m->blocks; s++) {
 		const int first = s % 2 == 0 ? COLUMN_ATTENTION : COLUMN_MLP;
@@ -29,20 +29,20 @@ static double share_of(const struct level_model* m, const struct mask* skip,
 	return all > 0 ? read / all : 1;
 }
 
-static const struct levels* levels_of(const struct mask* mask, const struct levels* otherwise) {
+static const struct levels* choose_levels(const struct mask* mask, const struct levels* otherwise) {
 	return mask->has_levels ? &mask->levels : otherwise;
 }
 
 double level_share(const struct level_model* m, const struct mask* mask, const struct levels* otherwise) {
-	const struct levels* const levels = levels_of(mask, otherwise);
+	const struct levels* const levels = choose_levels(mask, otherwise);
 	double kept[LEVEL_DEPTHS][COLUMN_KINDS];
 	for (int d = 0; d < LEVEL_DEPTHS; d++)
 		for (int k = 0; k < COLUMN_KINDS; k++)
 			kept[d][k] = 1 - levels->left_out[d][k] / 100.0;
-	return share_of(m, mask, kept);
+	return compute_share(m, mask, kept);
 }
 
-static double keep(double share) { return fmin(1, fmax(1 - LEVEL_MOST / 100.0, share)); }
+static double clamp_share(double share) { return fmin(1, fmax(1 - LEVEL_MOST / 100.0, share)); }
 
 struct mask level_mask(const struct level_model* m, const double x[LEVEL_DIMS]) {
 	struct mask mask = {.has_levels = true};
@@ -54,8 +54,8 @@ struct mask level_mask(const struct level_model* m, const double x[LEVEL_DIMS]) 
 			                                       [COLUMN_MLP] = -1,
 			                                       [COLUMN_DOWN] = LEVEL_DOWN};
 			static const int third[LEVEL_DEPTHS] = {LEVEL_FIRST, -1, LEVEL_LAST};
-			weight[d][k] = (kind[k] < 0 ? 1 : ratio_of(x[kind[k]], MOST_KIND_RATIO)) *
-			               (third[d] < 0 ? 1 : ratio_of(x[third[d]], MOST_DEPTH_RATIO));
+			weight[d][k] = (kind[k] < 0 ? 1 : to_ratio(x[kind[k]], MOST_KIND_RATIO)) *
+			               (third[d] < 0 ? 1 : to_ratio(x[third[d]], MOST_DEPTH_RATIO));
 		}
 	const double wanted = pow(LEVEL_LEAST, 1 - x[LEVEL_READ]);
 	double low = 1e-3, high = 1e3; /* the share read rises with the scale */
@@ -63,8 +63,8 @@ struct mask level_mask(const struct level_model* m, const double x[LEVEL_DIMS]) 
 		const double scale = sqrt(low * high);
 		for (int d = 0; d < LEVEL_DEPTHS; d++)
 			for (int k = 0; k < COLUMN_KINDS; k++)
-				kept[d][k] = keep(scale * weight[d][k]);
-		if (share_of(m, &mask, kept) < wanted)
+				kept[d][k] = clamp_share(scale * weight[d][k]);
+		if (compute_share(m, &mask, kept) < wanted)
 			low = scale;
 		else
 			high = scale;
@@ -77,7 +77,7 @@ struct mask level_mask(const struct level_model* m, const double x[LEVEL_DIMS]) 
 
 void level_point(const struct level_model* m, const struct mask* mask, const struct levels* otherwise,
                  double x[LEVEL_DIMS]) {
-	const struct levels* const levels = levels_of(mask, otherwise);
+	const struct levels* const levels = choose_levels(mask, otherwise);
 	double by_kind[COLUMN_KINDS] = {0}, by_depth[LEVEL_DEPTHS] = {0};
 	for (int d = 0; d < LEVEL_DEPTHS; d++)
 		for (int k = 0; k < COLUMN_KINDS; k++) {
@@ -86,10 +86,10 @@ void level_point(const struct level_model* m, const struct mask* mask, const str
 			by_depth[d] += kept / COLUMN_KINDS;
 		}
 	x[LEVEL_READ] = level_read_coordinate(level_share(m, mask, otherwise));
-	x[LEVEL_ATTENTION] = coordinate_of(exp(by_kind[COLUMN_ATTENTION] - by_kind[COLUMN_MLP]), MOST_KIND_RATIO);
+	x[LEVEL_ATTENTION] = to_coordinate(exp(by_kind[COLUMN_ATTENTION] - by_kind[COLUMN_MLP]), MOST_KIND_RATIO);
 	x[LEVEL_OUTPUT] =
-	    coordinate_of(exp(by_kind[COLUMN_ATTENTION_OUT] - by_kind[COLUMN_MLP]), MOST_KIND_RATIO);
-	x[LEVEL_DOWN] = coordinate_of(exp(by_kind[COLUMN_DOWN] - by_kind[COLUMN_MLP]), MOST_KIND_RATIO);
-	x[LEVEL_FIRST] = coordinate_of(exp(by_depth[0] - by_depth[1]), MOST_DEPTH_RATIO);
-	x[LEVEL_LAST] = coordinate_of(exp(by_depth[2] - by_depth[1]), MOST_DEPTH_RATIO);
+	    to_coordinate(exp(by_kind[COLUMN_ATTENTION_OUT] - by_kind[COLUMN_MLP]), MOST_KIND_RATIO);
+	x[LEVEL_DOWN] = to_coordinate(exp(by_kind[COLUMN_DOWN] - by_kind[COLUMN_MLP]), MOST_KIND_RATIO);
+	x[LEVEL_FIRST] = to_coordinate(exp(by_depth[0] - by_depth[1]), MOST_DEPTH_RATIO);
+	x[LEVEL_LAST] = to_coordinate(exp(by_depth[2] - by_depth[1]), MOST_DEPTH_RATIO);
 }

@@ -40,7 +40,7 @@ void score_new_instance(struct optimizer* o) {
 static bool is_free(const struct learner_view* v) { return isinf(v->options->learning.budget) || v->idle; }
 
 /* While idle, all generated text is used, in the longest possible windows. */
-static int long_window(const struct learner_view* v) {
+static int count_idle_rows(const struct learner_view* v) {
 	enum { IDLE_ROWS = 64 };
 	const int generated = v->n_text - v->n_prompt - 1;
 	const int most = v->options->learning.window > IDLE_ROWS ? v->options->learning.window : IDLE_ROWS;
@@ -51,14 +51,14 @@ static int long_window(const struct learner_view* v) {
 /* Rows of a window: gamma. Short texts get fewer rows, so that time is left for scoring. If rows are
  * expensive, the window has as many as make a row a quarter cheaper with each doubling: more rows would teach
  * less than the first ones of another proposal. */
-static int window_rows(const struct optimizer* o, const struct learner_view* v) {
+static int choose_rows(const struct optimizer* o, const struct learner_view* v) {
 	const struct cost_model* cost = &v->engine->cost;
 	const int least = v->options->learning.window_min;
 	int rows = v->options->learning.window;
 	if (v->options->learning.published)
 		return rows;
 	if (v->idle)
-		return long_window(v);
+		return count_idle_rows(v);
 	const double most = v->end - v->n_prompt, usual = o->window.usual;
 	while (rows / 2 >= least && rows > 0.75 * (usual > 0 ? fmin(usual, most) : most))
 		rows /= 2;
@@ -70,7 +70,7 @@ static int window_rows(const struct optimizer* o, const struct learner_view* v) 
 
 /* The window's place in the generated text: the last tokens, or as published the first ones. While idle
  * nothing newer comes, so earlier windows are used in turn. */
-static int window_start(const struct optimizer* o, const struct learner_view* v, int generated, int rows) {
+static int choose_start(const struct optimizer* o, const struct learner_view* v, int generated, int rows) {
 	const int last = generated - rows, places = last / rows;
 	if (v->options->learning.published)
 		return 0;
@@ -81,7 +81,7 @@ static int window_start(const struct optimizer* o, const struct learner_view* v,
  * after a move the best levels are scored again. */
 static void move_window(struct optimizer* o, const struct learner_view* v) {
 	struct window* w = &o->window;
-	const int generated = v->n_text - v->n_prompt, rows = window_rows(o, v);
+	const int generated = v->n_text - v->n_prompt, rows = choose_rows(o, v);
 	if (generated < rows + 1)
 		return;
 	/* a short window of a busy time proves little, and one that all rows of a mask match ends the search */
@@ -92,7 +92,7 @@ static void move_window(struct optimizer* o, const struct learner_view* v) {
 		if (v->options->learning.published || !(v->idle ? used : newer && (used || is_free(v))))
 			return;
 	}
-	const int start = window_start(o, v, generated, rows);
+	const int start = choose_start(o, v, generated, rows);
 	if (w->size == rows && w->start == start)
 		return; /* there is no other */
 	w->id++;
@@ -159,8 +159,8 @@ bool score_begin(struct learner* learner) {
 /* Runs n rows of the text from the token at `base` on as drafts with the mask compute them. Each row is a
  * segment of its own, or as published they form a chain, whose rows read the draft's keys and values of
  * earlier rows. */
-static struct pass scoring_pass(const struct session* s, struct scoring* rows, const struct mask* mask,
-                                const struct draft_states* states, int base, int n, bool chain) {
+static struct pass fill_scoring_pass(const struct session* s, struct scoring* rows, const struct mask* mask,
+                                     const struct draft_states* states, int base, int n, bool chain) {
 	const struct learner_view v = session_learning(s);
 	for (int i = 0; i < n; i++) {
 		rows->parent[i] = chain ? i - 1 : -1;
@@ -190,8 +190,8 @@ static int count_matches(const struct scoring* rows, const int32_t* truth, int n
 void score_fill(struct learner* learner, struct pass* pass) {
 	struct optimizer* o = (struct optimizer*)learner;
 	const struct window* w = &o->window;
-	*pass = scoring_pass(o->session, &o->pass, &w->proposal.mask, &o->scored, w->base, w->size,
-	                     session_options(o->session)->learning.published);
+	*pass = fill_scoring_pass(o->session, &o->pass, &w->proposal.mask, &o->scored, w->base, w->size,
+	                          session_options(o->session)->learning.published);
 }
 
 bool score_take(struct learner* learner, const struct pass* pass, double seconds) {
@@ -233,7 +233,7 @@ bool session_judge(struct session* s, const struct mask* mask, int* matches, int
 	struct scoring* scoring = malloc(sizeof *scoring);
 	bool good = scoring || error_set(error, "out of memory");
 	for (int base = v.n_prompt - 1; good && base + window < v.n_text; base += window) {
-		const struct pass pass = scoring_pass(s, scoring, mask, &states, base, window, true);
+		const struct pass pass = fill_scoring_pass(s, scoring, mask, &states, base, window, true);
 		good = backend->run(backend, &pass, error);
 		if (good) {
 			backend->discard(v.cache);

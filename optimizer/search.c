@@ -121,7 +121,7 @@ static void choose_levels(struct search* s) {
 		choose_mask(s, &mask, chosen_by);
 }
 
-static bool skips_allowed(const struct search* s, const struct mask* mask) {
+static bool is_allowed(const struct search* s, const struct mask* mask) {
 	for (int i = 0; i < 2 * MAX_BLOCKS; i++)
 		if (mask_has(mask, i) && (i < 2 || i >= s->dims + 2))
 			return false;
@@ -129,7 +129,7 @@ static bool skips_allowed(const struct search* s, const struct mask* mask) {
 }
 
 void search_observe(struct search* s, const struct proposal* p, int matches, int rows) {
-	if (rows < 1 || rows > s->window_size || matches < 0 || matches > rows || !skips_allowed(s, &p->mask) ||
+	if (rows < 1 || rows > s->window_size || matches < 0 || matches > rows || !is_allowed(s, &p->mask) ||
 	    (s->levels && (!levels_known(s) || !isfinite(p->log_probability))))
 		return;
 	const double score = (double)matches / rows;
@@ -205,7 +205,7 @@ double search_expected(const struct search* s) {
 	return (s->accepted + (rows > 0 ? rows * scored : 0)) / (s->trials + rows);
 }
 
-static double draft_cost(const struct search* s) {
+static double cost_draft_step(const struct search* s) {
 	if (s->levels)
 		return levels_cost(s, &s->best);
 	double cost = s->cost.fixed;
@@ -217,12 +217,12 @@ static double draft_cost(const struct search* s) {
 double search_speedup(const struct search* s) {
 	const double alpha = search_expected(s);
 	return s->have_costs && !isnan(alpha)
-	           ? chain_rate(s->cost.verify, s->cost.max_draft, alpha, draft_cost(s))
+	           ? chain_rate(s->cost.verify, s->cost.max_draft, alpha, cost_draft_step(s))
 	           : NAN;
 }
 
 void search_adopt(struct search* s, const struct mask* mask) {
-	if (!skips_allowed(s, mask))
+	if (!is_allowed(s, mask))
 		return;
 	const bool scored = s->levels && levels_adopt(s, mask);
 	choose_mask(s, mask, NAN);

@@ -74,10 +74,12 @@ bool levels_known(const struct search* s) { return s->levels->known; }
 
 /* ---- the value of a mask ---------------------------------------------------------------------- */
 
-static bool is_priced(const struct search* s) { return s->levels->layers > 0 && !s->option.given_share; }
+static bool maximises_speed(const struct search* s) {
+	return s->levels->layers > 0 && !s->option.given_share;
+}
 
 /* The hits that a mean log-probability comes to, by all scores. */
-static double hits_at(const struct level_space* l, double level) {
+static double estimate_hits(const struct level_space* l, double level) {
 	if (l->sum_rows <= 0)
 		return NAN;
 	const double mean_level = l->sum_level / l->sum_rows, mean_hits = l->sum_hits / l->sum_rows;
@@ -94,15 +96,15 @@ double levels_cost(const struct search* s, const struct mask* mask) {
 	            s->cost.fixed + s->levels->layers * level_share(&s->levels->model, mask, &s->option.start));
 }
 
-static double worth_of(const struct search* s, const struct mask* mask, double level) {
-	if (!is_priced(s))
+static double rate_mask(const struct search* s, const struct mask* mask, double level) {
+	if (!maximises_speed(s))
 		return level;
-	const double alpha = hits_at(s->levels, level);
+	const double alpha = estimate_hits(s->levels, level);
 	return chain_rate(s->cost.verify, s->cost.max_draft, alpha, levels_cost(s, mask)) + 1e-6 * level;
 }
 
 /* The estimated mean log-probability of a mask; without a process, that of its last scores. */
-static double level_of(const struct search* s, const struct level_entry* e) {
+static double estimate_level(const struct search* s, const struct level_entry* e) {
 	double mean = e->level;
 	if (s->gp && gp_count(s->gp) > 0)
 		gp_predict(s->gp, e->x, &mean, NULL);
@@ -110,25 +112,25 @@ static double level_of(const struct search* s, const struct level_entry* e) {
 }
 
 /* Its lead over the best one of the time when it became it. */
-static double standing_of(const struct level_entry* e) {
+static double mean_lead(const struct level_entry* e) {
 	return e->compared > 0 ? e->lead / (double)e->compared : 0;
 }
 
 double levels_matchness(const struct search* s) {
 	const struct level_entry* const e = &s->levels->entry[s->levels->best];
-	return e->rows > 0 ? hits_at(s->levels, level_of(s, e)) : NAN;
+	return e->rows > 0 ? estimate_hits(s->levels, estimate_level(s, e)) : NAN;
 }
 
 /* ---- the best ------------------------------------------------------------------------------- */
 
 /* The gain of a mask over the best one, less what luck may have done; -INFINITY: unknown. */
-static double proven_lead(const struct search* s, const struct level_entry* e) {
+static double bound_lead(const struct search* s, const struct level_entry* e) {
 	const struct level_entry* const best = &s->levels->entry[s->levels->best];
 	double lead, deviation;
 	if (s->gp && e->rows > 0) {
 		gp_compare(s->gp, e->x, best->x, &lead, &deviation);
 	} else if (!s->gp && e->compared > 0) {
-		lead = e->lead / (double)e->compared - standing_of(best);
+		lead = e->lead / (double)e->compared - mean_lead(best);
 		deviation = STRAY / sqrt((double)e->compared);
 	} else {
 		return -INFINITY;
@@ -141,12 +143,12 @@ bool levels_choose(struct search* s, struct mask* out, double* chosen_by) {
 	if (s->pending)
 		return false;
 	const struct level_entry* const now = &l->entry[l->best];
-	const double level = level_of(s, now);
-	double most = worth_of(s, &now->mask, level);
+	const double level = estimate_level(s, now);
+	double most = rate_mask(s, &now->mask, level);
 	int best = l->best;
 	for (int i = 0; i < l->entries; i++) {
-		const double lead = i == l->best ? -INFINITY : proven_lead(s, &l->entry[i]);
-		const double worth = lead > -INFINITY ? worth_of(s, &l->entry[i].mask, level + lead) : -INFINITY;
+		const double lead = i == l->best ? -INFINITY : bound_lead(s, &l->entry[i]);
+		const double worth = lead > -INFINITY ? rate_mask(s, &l->entry[i].mask, level + lead) : -INFINITY;
 		if (worth > most) {
 			most = worth;
 			best = i;
@@ -197,7 +199,7 @@ static void forget_entries(struct level_space* l) {
 }
 
 /* The mask's entry, made when it is new; x: its point, or NULL. */
-static int entry_of(struct search* s, const struct mask* mask, const double* x) {
+static int find_or_add_entry(struct search* s, const struct mask* mask, const double* x) {
 	struct level_space* const l = s->levels;
 	const int known = find_entry(l, mask);
 	if (known >= 0)
@@ -215,7 +217,7 @@ static int entry_of(struct search* s, const struct mask* mask, const double* x) 
 
 bool levels_adopt(struct search* s, const struct mask* mask) {
 	struct level_space* const l = s->levels;
-	l->best = entry_of(s, mask, NULL);
+	l->best = find_or_add_entry(s, mask, NULL);
 	return l->entry[l->best].rows > 0;
 }
 
@@ -231,14 +233,14 @@ static void draw_point(struct search* s, double* x) {
 }
 
 /* An upper confidence bound: what the point is worth if it is better than thought. */
-static double hopeful_worth(void* user, const double* x, double mean, double deviation) {
+static double bound_worth(void* user, const double* x, double mean, double deviation) {
 	const struct search* const s = user;
 	const struct mask mask = level_mask(&s->levels->model, x);
-	return worth_of(s, &mask, mean + HOPE * deviation);
+	return rate_mask(s, &mask, mean + HOPE * deviation);
 }
 
 static bool ask_process(struct search* s, const double* fixed, double* x) {
-	const struct gp_search how = {.worth = hopeful_worth,
+	const struct gp_search how = {.worth = bound_worth,
 	                              .user = s,
 	                              .fixed = fixed,
 	                              .starts = STARTS,
@@ -253,11 +255,11 @@ static bool ask_process(struct search* s, const double* fixed, double* x) {
 }
 
 /* The share read stays if it is not searched. */
-static void hold_fixed(const struct search* s, double* fixed) {
+static void fix_coordinates(const struct search* s, double* fixed) {
 	const struct level_model* const m = &s->levels->model;
 	for (int i = 0; i < LEVEL_DIMS; i++)
 		fixed[i] = NAN;
-	if (!is_priced(s))
+	if (!maximises_speed(s))
 		fixed[LEVEL_READ] =
 		    level_read_coordinate(level_share(m, &(struct mask){.word = {0}}, &s->option.start));
 }
@@ -268,7 +270,7 @@ bool levels_best_is_scored_here(const struct search* s) {
 
 enum proposal_kind levels_propose(struct search* s, struct mask* out) {
 	double fixed[LEVEL_DIMS], *const x = s->levels->proposed;
-	hold_fixed(s, fixed);
+	fix_coordinates(s, fixed);
 	const bool turn = s->gp && (s->steps + 1) % s->option.bayes_interval == 0;
 	const bool bayes = turn && gp_count(s->gp) > 1 && ask_process(s, fixed, x);
 	if (!bayes)
@@ -302,10 +304,10 @@ void levels_observe(struct search* s, const struct proposal* p, int matches, int
 	struct level_space* const l = s->levels;
 	const double level = p->log_probability;
 	const bool step = p->kind == PROPOSAL_RANDOM || p->kind == PROPOSAL_BAYES;
-	struct level_entry* const e = &l->entry[entry_of(s, &p->mask, step ? l->proposed : NULL)];
+	struct level_entry* const e = &l->entry[find_or_add_entry(s, &p->mask, step ? l->proposed : NULL)];
 	const struct level_entry* const best = &l->entry[l->best];
 	if (e != best && levels_best_is_scored_here(s)) {
-		e->lead += (level - best->level + standing_of(best)) * rows;
+		e->lead += (level - best->level + mean_lead(best)) * rows;
 		e->compared += rows;
 	}
 	e->matches += matches;

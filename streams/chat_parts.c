@@ -176,18 +176,18 @@ static bool is_thought(const struct json_item* item) {
 	                                 json_named(item, "thinking"));
 }
 
-/* What was thought, under the names by which templates read it. gpt-oss's "thinking" refuses it beside
- * content of a message with calls. */
+/* Writes the reasoning under the names by which templates read it. gpt-oss's template refuses "thinking"
+ * beside the content of a message with calls. */
 static void write_thought(struct part_writer* w, const char* message, size_t size,
                           const struct json_item* thought) {
 	size_t content_size = 0, calls_size = 0;
 	const char *content = json_member(message, size, "content", &content_size),
 	           *calls = json_member(message, size, "tool_calls", &calls_size);
-	const bool said =
+	const bool has_content =
 	    content && content[0] == '"' ? content_size > strlen("\"\"") : content && content[0] == '[';
 	text_put(w->to, ", \"reasoning_content\": ");
 	text_add(w->to, thought->value, thought->value_size);
-	if (said && calls && calls[0] == '[')
+	if (has_content && calls && calls[0] == '[')
 		return;
 	text_put(w->to, ", \"thinking\": ");
 	text_add(w->to, thought->value, thought->value_size);

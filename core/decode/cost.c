@@ -10,7 +10,7 @@
  * are a prompt's chunk. */
 static const int knot_rows[COST_KNOTS] = {2,  3,  4,  5,  6,  7,  8,  9,  10, 11,
                                           12, 13, 14, 15, 16, 17, 24, 32, 64, 256};
-/* What one row more adds before any measurement, and at least beyond all measured rows. */
+/* The cost of one more row before any measurement. Beyond all measured rows one costs at least this. */
 static const double first_slope = 0.02;
 /* A machine's speed swings, because others use its memory, and v(n) is a ratio. So the first few passes after
  * a plain step measure v by that step. Others show the speed, if their row count is known. A batch has no
@@ -21,8 +21,8 @@ static const double FOLLOWS = 0.15;
  * far away. */
 enum { TRUST = 256, LONGEST_TRUST = 1 << 16 };
 static const double SAME_AGAIN = 0.8;
-/* A text whose attention is less than about a tenth of a pass does not show what attention costs: there most
- * of its time is that of threads that wait for each other. */
+/* If attention takes less than about a tenth of a pass, its time does not show its cost: threads spend most
+ * of it waiting for each other. */
 static const double least_attention = 0.1;
 
 /* Attention's part of a pass, in plain steps without attention. */
@@ -42,7 +42,7 @@ static double move_v(const struct cost_model* cost, int rows, double v, double f
 }
 
 /* The mean at the present length. */
-static double mean_now(const struct cost_model* cost, const struct recent* r) {
+static double current_mean(const struct cost_model* cost, const struct recent* r) {
 	return r->rows > 0 ? move_v(cost, r->rows, r->mean, r->at, cost->length) : r->mean;
 }
 
@@ -53,7 +53,7 @@ static bool is_stale(const struct cost_model* cost, const struct recent* r) {
 /* One sample counts for at most twice the mean, because a machine that paused is not a slow kernel. Of the
  * first few the least counts: a first pass is often slow. */
 static void add_sample(struct cost_model* cost, struct recent* r, double x) {
-	const double mean = mean_now(cost, r);
+	const double mean = current_mean(cost, r);
 	if (is_stale(cost, r) && r->n > 0) {
 		r->trust = x < SAME_AGAIN * mean ? TRUST : least(4 * r->trust, LONGEST_TRUST);
 		r->n = r->rows > 0 ? 0 : 1;
@@ -65,8 +65,8 @@ static void add_sample(struct cost_model* cost, struct recent* r, double x) {
 }
 
 /* An old measurement counts if it is less than what is estimated without it. */
-static double trusted(const struct cost_model* cost, const struct recent* r, double estimate) {
-	const double mean = mean_now(cost, r);
+static double trusted_mean(const struct cost_model* cost, const struct recent* r, double estimate) {
+	const double mean = current_mean(cost, r);
 	return is_stale(cost, r) ? fmin(mean, estimate) : mean;
 }
 
@@ -123,7 +123,7 @@ double cost_verify(const struct cost_model* cost, double rows) {
 		if (cost->rows[i].n == 0)
 			continue;
 		const double estimate = below + slope * (knot_rows[i] - from);
-		const double here = fmax(below, trusted(cost, &cost->rows[i], estimate));
+		const double here = fmax(below, trusted_mean(cost, &cost->rows[i], estimate));
 		slope = (here - below) / (knot_rows[i] - from);
 		if (rows <= knot_rows[i])
 			break;
@@ -137,7 +137,7 @@ double cost_verify(const struct cost_model* cost, double rows) {
 static bool is_coarse(int knot) { return (knot_rows[knot] & (knot_rows[knot] - 1)) == 0; }
 
 /* The larger one of two that are as near. */
-static int nearest_knot(int rows, bool batch) {
+static int find_knot(int rows, bool batch) {
 	int nearest = 0;
 	for (int i = 1; i < COST_KNOTS; i++)
 		if ((batch || is_coarse(i)) && abs(knot_rows[i] - rows) <= abs(knot_rows[nearest] - rows))
@@ -214,7 +214,7 @@ void cost_see_full(struct cost_model* cost, int rows, double seconds, double att
 	const bool fresh = since <= FRESH, known = since <= LAPSED && is_known(cost, rows);
 	if (rows == 1 || cost->speeds == 0 || (!fresh && known))
 		see_speed(cost, seconds / v);
-	struct recent* r = &cost->rows[nearest_knot(rows, since > LAPSED)];
+	struct recent* r = &cost->rows[find_knot(rows, since > LAPSED)];
 	const double plain = fresh ? cost->plain : cost_plain_seconds(cost);
 	if (rows > 1 && plain > 0 && (fresh || !known))
 		add_sample(cost, r, 1 + (seconds / plain - 1) * (r->rows - 1) / (rows - 1));
@@ -234,9 +234,8 @@ double cost_rest(const struct cost_model* cost, int first) {
 }
 
 bool cost_rows_seen(const struct cost_model* cost, int rows) {
-	return rows == 1
-	           ? cost->plain_steps > 0
-	           : cost->rows[nearest_knot(rows, false)].n > 0 || cost->rows[nearest_knot(rows, true)].n > 0;
+	return rows == 1 ? cost->plain_steps > 0
+	                 : cost->rows[find_knot(rows, false)].n > 0 || cost->rows[find_knot(rows, true)].n > 0;
 }
 
 int cost_rows_known(const struct cost_model* cost) {
@@ -251,7 +250,7 @@ static struct byte_share share_of(const struct cost_model* cost, struct variant 
 }
 
 static double ratio_of(const struct cost_model* cost, bool quantized) {
-	return trusted(cost, quantized ? &cost->quantized : &cost->draft, 1);
+	return trusted_mean(cost, quantized ? &cost->quantized : &cost->draft, 1);
 }
 
 double cost_draft(const struct cost_model* cost, struct variant v) {
@@ -333,7 +332,7 @@ double chain_rate_now(const struct cost_model* cost, int most, double a, double 
 
 /* e more steps bring next + next² + … + next^e tokens. It looks more than one step ahead, because v(n) may
  * rise in steps. */
-static double least_token(const struct cost_model* cost, double c, double next, int d) {
+static double least_token_cost(const struct cost_model* cost, double c, double next, int d) {
 	double tokens = 0, reach = 1, least_cost = INFINITY;
 	for (int e = 1; e == 1 || d + e <= MAX_DRAFT; e++) {
 		tokens += reach *= next;
@@ -346,5 +345,5 @@ static double least_token(const struct cost_model* cost, double c, double next, 
 void set_min_reach(const struct cost_model* cost, double rate, double c, double next,
                    struct draft_policy* policy) {
 	for (int d = 1; d <= MAX_DRAFT; d++)
-		policy->min_reach[d] = (float)(rate * least_token(cost, c, next, d));
+		policy->min_reach[d] = (float)(rate * least_token_cost(cost, c, next, d));
 }

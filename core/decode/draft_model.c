@@ -29,7 +29,7 @@ struct cost_model* draft_model_costs(struct engine* engine, const struct backend
 	return engine->mtp && runs == engine->mtp ? &engine->mtp_cost : NULL;
 }
 
-static double cost_of(const struct session* s, int rows) {
+static double cost_rows(const struct session* s, int rows) {
 	return draft_model_cost(s->engine, &s->engine->drafting->cost, rows);
 }
 
@@ -73,7 +73,7 @@ void draft_model_begin(struct session* s) {
 	cache->prompt_length = s->n_prompt;
 }
 
-static int behind(const struct session* s) { return s->n_text - 1 - s->draft_cache->committed; }
+static int count_missing(const struct session* s) { return s->n_text - 1 - s->draft_cache->committed; }
 
 static bool is_known(const struct session* s, int from) {
 	const int vocab = s->engine->drafting->model->weights.shape.vocab;
@@ -84,8 +84,8 @@ static bool is_known(const struct session* s, int from) {
 }
 
 /* Tokens before the text's last one that its cache lacks; -1: too many to draft. */
-static int draft_behind(const struct session* s) {
-	const int n = behind(s);
+static int count_missing_rows(const struct session* s) {
+	const int n = count_missing(s);
 	return n <= MASK_BEHIND && is_known(s, s->draft_cache->committed) ? n : -1;
 }
 
@@ -93,10 +93,10 @@ static int draft_behind(const struct session* s) {
 
 /* Judges by what the prompt took in the main model. A drafter that doubles the speed saves half of the rest,
  * and a good one half of that. */
-static bool worth_reading(const struct session* s) {
+static bool is_worth_reading(const struct session* s) {
 	const int computed = s->n_prompt - s->figures.cached_tokens;
 	const double prefill = s->figures.seconds.prefill / cost_plain_seconds(&s->engine->cost);
-	const double cost = computed > 0 ? behind(s) * prefill / computed * cost_of(s, 1) : 0;
+	const double cost = computed > 0 ? count_missing(s) * prefill / computed * cost_rows(s, 1) : 0;
 	return is_known(s, 0) && cost < 0.25 * (s->end - s->n_text);
 }
 
@@ -110,8 +110,8 @@ bool draft_model_reads(struct session* s, struct pass* pass) {
 	    cost_plain_seconds(cost) <= 0)
 		return false;
 	if (s->reading == READING_WAITS)
-		s->reading = worth_reading(s) ? READING : READING_DONE;
-	const int left = s->reading == READING ? behind(s) : 0;
+		s->reading = is_worth_reading(s) ? READING : READING_DONE;
+	const int left = s->reading == READING ? count_missing(s) : 0;
 	if (left <= 0) {
 		s->reading = READING_DONE;
 		return false;
@@ -148,7 +148,7 @@ void draft_model_round(struct session* s) {
 	if (!s->draft_cache)
 		return;
 	drop_pending(s->draft_cache);
-	const int n = draft_behind(s);
+	const int n = count_missing_rows(s);
 	const struct mask_round round = {.segment = {.cache = s->draft_cache,
 	                                             .sampler = s->sampled ? &s->sampler : NULL,
 	                                             .penalties = penalties_now(s)},
@@ -166,9 +166,9 @@ void draft_model_set_costs(struct session* s, bool passed) {
 	struct cost_table* costs = &s->planner.costs;
 	if (!s->draft_cache)
 		return;
-	const int n = passed ? 0 : draft_behind(s);
-	const double unit = session_cost_unit(s), step = n >= 0 ? cost_of(s, 1) / unit : INFINITY;
-	const double start = n >= 0 ? cost_of(s, n + 1) / unit - step : 0;
+	const int n = passed ? 0 : count_missing_rows(s);
+	const double unit = session_cost_unit(s), step = n >= 0 ? cost_rows(s, 1) / unit : INFINITY;
+	const double start = n >= 0 ? cost_rows(s, n + 1) / unit - step : 0;
 	/* before a step was measured it may cost three times what its bytes suggest */
 	const int worst = s->engine->drafting->cost.plain_steps > 0 ? 1 : 3;
 	costs->pass[SOURCE_model] = (float)step;

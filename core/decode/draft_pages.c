@@ -33,7 +33,7 @@ void draft_pages_begin(struct draft_pages* p) {
 }
 
 /* Positions that a draft's row reads with the list. */
-static int read_of(const struct draft_pages* p, int committed) {
+static int count_read(const struct draft_pages* p, int committed) {
 	return p->list.n * LIST_POSITIONS + committed - p->list.from;
 }
 
@@ -52,7 +52,7 @@ void draft_pages_round(struct session* s) {
 		return;
 	const double whole = cost_share(cost, session_drafts_with(s));
 	const double all = session_cache_bytes(s->cache, committed);
-	p->unread = all > 0 ? 1 - session_cache_bytes(s->cache, read_of(p, committed)) / all : 0;
+	p->unread = all > 0 ? 1 - session_cache_bytes(s->cache, count_read(p, committed)) / all : 0;
 	const bool pays = whole - cost_share(cost, session_drafts_with(s)) >= WORTH * whole;
 	if (s->options.drafting.pages > 0 || pays)
 		p->now = &p->list;

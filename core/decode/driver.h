@@ -89,7 +89,7 @@ struct session_view {
 	struct round* round;
 };
 struct session_view session_view(struct session*);
-/* Whether the token ends the text. */
+/* True if the token ends the text. */
 bool session_ends(const struct session*, int32_t token);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t longest_piece(const struct tokenizer* tokenizer) {
+static size_t find_longest_piece(const struct tokenizer* tokenizer) {
 	size_t longest = 8;
 	for (int32_t id = 0; id < tokenizer_size(tokenizer); id++) {
 		const size_t n = tokenizer_piece(tokenizer, id, false, NULL, 0);
@@ -15,7 +15,7 @@ static size_t longest_piece(const struct tokenizer* tokenizer) {
 
 bool emitter_open(struct emitter* e, const struct tokenizer* tokenizer) {
 	/* one step's tokens, the bytes of an incomplete character, and the held part of a stop string */
-	e->capacity = (MAX_DRAFT + 2) * (longest_piece(tokenizer) + 8) + MAX_STOP_BYTES + 64;
+	e->capacity = (MAX_DRAFT + 2) * (find_longest_piece(tokenizer) + 8) + MAX_STOP_BYTES + 64;
 	e->text = malloc(e->capacity);
 	e->stop = malloc(MAX_STOPS * sizeof *e->stop);
 	return e->text && e->stop;
@@ -65,7 +65,7 @@ static ptrdiff_t find_stop(struct emitter* e) {
 }
 
 /* Bytes at the end that may begin a stop string. */
-static size_t held_back(const struct emitter* e) {
+static size_t count_held_back(const struct emitter* e) {
 	size_t most = 0;
 	for (int i = 0; i < e->n_stops; i++)
 		for (size_t k = e->stop_size[i] - 1; k > most; k--)
@@ -81,7 +81,7 @@ bool emitter_add(struct emitter* e, int32_t token) {
 		e->n = e->shown = (size_t)at;
 		return true;
 	}
-	e->shown = e->n - held_back(e);
+	e->shown = e->n - count_held_back(e);
 	/* find_stop looks only at text that is not shown yet, since shown bytes begin no stop string */
 	return false;
 }

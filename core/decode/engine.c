@@ -61,7 +61,7 @@ int options_context(const struct swiftlet_options* options, const struct model* 
 	return fits > LEAST ? fits : LEAST;
 }
 
-/* Said before minutes of loading. */
+/* Refuses impossible choices before minutes of loading. */
 static bool check_backend(const struct swiftlet_options* options, struct error* error) {
 	if (options->engine.devices > 0 && strcmp(options->engine.backend, "cpu") == 0)
 		return error_set(error, "--devices %d: these are GPUs; --backend cpu has none",

@@ -10,7 +10,7 @@
 #include "core/decode/session_state.h"
 #include "kernels/sample.h"
 
-static int block_count(const struct session* s) { return s->engine->model->weights.shape.n_blocks; }
+static int count_blocks(const struct session* s) { return s->engine->model->weights.shape.n_blocks; }
 
 /* ---- prefill ------------------------------------------------------------------------------ */
 
@@ -21,7 +21,7 @@ static bool reports_prompt_logprobs(const struct session* s) {
 
 /* Looks for pages that another sequence has computed meanwhile. A method that sees every row cannot use them.
  * If the prefill has bits of its own, only whole chunks of the prompt can be found; exact rows follow. */
-static void find_more(struct session* s) {
+static void adopt_pages(struct session* s) {
 	struct cache* cache = s->cache;
 	const bool exact = cache->backend->prefill_is_exact;
 	const int before = cache->committed, end = exact && s->again > 0 ? s->again : s->n_prompt;
@@ -34,25 +34,25 @@ static void find_more(struct session* s) {
 }
 
 /* Rows that a pass over the prompt may take; 0: whole chunks, without a limit. */
-static int prefill_limit(const struct session* s) {
+static int limit_prefill(const struct session* s) {
 	if (!reports_prompt_logprobs(s))
 		return s->prefill_rows < PREFILL_CHUNK ? s->prefill_rows : PREFILL_CHUNK;
 	return s->prefill_rows > 0 && s->prefill_rows < LOGPROB_ROWS ? s->prefill_rows : LOGPROB_ROWS;
 }
 
 /* The buffer for a row's logits. */
-static float* logits_of(const struct session* s, int row) {
+static float* logits_row(const struct session* s, int row) {
 	return s->log_probs.logits + (size_t)row * (size_t)s->engine->model->weights.shape.vocab;
 }
 
-static void prefill_wants(struct session* s, int n, bool last) {
+static void set_prefill_wants(struct session* s, int n, bool last) {
 	memset(s->want, WANT_NOTHING, sizeof s->want);
 	if (last)
 		s->want[n - 1] = (uint8_t)(WANT_TOKEN | (s->log_probs.top > 0 ? WANT_LOGITS : 0));
 	s->result[n - 1].logits = s->log_probs.logits;
 	for (int i = 0; i < n && reports_prompt_logprobs(s); i++) {
 		s->want[i] |= WANT_LOGITS;
-		s->result[i].logits = logits_of(s, i);
+		s->result[i].logits = logits_row(s, i);
 	}
 }
 
@@ -64,21 +64,21 @@ static void tap_prompt(const struct session* s, struct pass* pass) {
 	} else if (session_reads_prompt(s)) {
 		s->driver->calls->tap(s->driver, pass);
 	} else if (s->signature.mean) {
-		pass->tap = 2 * (block_count(s) / 2) - 1;
+		pass->tap = 2 * (count_blocks(s) / 2) - 1;
 		pass->tap_out = s->tap;
 	}
 }
 
 /* Fills a pass over the prompt: full chunks of 256 positions counted from 0, then the rest as exact rows.
  * With a limit on rows all are exact, and may share a pass. The last row gives the first token. */
-static void prefill_pass(struct session* s, struct session_work* work) {
-	find_more(s);
+static void fill_prefill(struct session* s, struct session_work* work) {
+	adopt_pages(s);
 	const int from = s->cache->committed, left = session_prefill_left(s);
-	const int limit = prefill_limit(s), most = limit > 0 ? limit : PREFILL_CHUNK;
+	const int limit = limit_prefill(s), most = limit > 0 ? limit : PREFILL_CHUNK;
 	const bool chunk = limit == 0 && s->n_prompt - from >= PREFILL_CHUNK && from % PREFILL_CHUNK == 0;
 	const int n = left < most ? left : most;
 	const bool last = n == left && s->again == 0;
-	prefill_wants(s, n, last);
+	set_prefill_wants(s, n, last);
 	s->segment = (struct segment){.cache = s->cache,
 	                              .base = from,
 	                              .n = n,
@@ -87,7 +87,7 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	                              .penalties = last ? penalties_now(s) : NULL,
 	                              .allowed = last ? constraint_last(s, n) : NULL};
 	work->kind = WORK_PREFILL;
-	work->pass = pass_over(&s->segment, s->text + from, NULL, 2 * block_count(s), s->want, s->result);
+	work->pass = pass_over(&s->segment, s->text + from, NULL, 2 * count_blocks(s), s->want, s->result);
 	work->pass.kind = chunk ? PASS_PREFILL : PASS_EXACT;
 	work->pass.head = last || reports_prompt_logprobs(s);
 	work->pass.normed_out = s->mtp.rows;
@@ -111,7 +111,7 @@ static void add_signature(struct session* s, int first, int rows) {
 /* ---- emission ----------------------------------------------------------------------------- */
 
 /* Reports a token of this drafter (-1: none), with its log probabilities if its row has logits. */
-static struct swiftlet_token token_of(struct session* s, int32_t id, int source, const float* logits) {
+static struct swiftlet_token describe_token(struct session* s, int32_t id, int source, const float* logits) {
 	struct swiftlet_token token = {.id = id, .drafted = source >= 0, .source = source, .logprob = NAN};
 	struct result r = {.top = s->log_probs.top};
 	const int vocab = s->engine->model->weights.shape.vocab;
@@ -131,16 +131,17 @@ static struct swiftlet_token token_of(struct session* s, int32_t id, int source,
 static void report_prompt_logprobs(struct session* s, int from, int n) {
 	struct log_probs* l = &s->log_probs;
 	if (l->prompt_reported == 0)
-		l->prompt[l->n_prompt++] = token_of(s, s->text[l->prompt_reported++], -1, NULL);
+		l->prompt[l->n_prompt++] = describe_token(s, s->text[l->prompt_reported++], -1, NULL);
 	/* without rows that are computed again, and without the first emitted token */
 	for (int i = 0; i < n; i++)
 		if (from + i + 1 == l->prompt_reported && l->prompt_reported < s->n_prompt)
-			l->prompt[l->n_prompt++] = token_of(s, s->text[l->prompt_reported++], -1, s->result[i].logits);
+			l->prompt[l->n_prompt++] =
+			    describe_token(s, s->text[l->prompt_reported++], -1, s->result[i].logits);
 }
 
 /* Emits one token of this drafter (-1: the full model's own). False when the generation ends with it. */
 static bool emit_token(struct session* s, int32_t id, int source, const float* logits) {
-	s->token[s->n_tokens++] = token_of(s, id, source, logits);
+	s->token[s->n_tokens++] = describe_token(s, id, source, logits);
 	s->text[s->n_text++] = id;
 	constraint_emitted(s, id);
 	if (session_ends(s, id))
@@ -176,12 +177,12 @@ static void finish_request(struct session* s) {
 
 /* ---- next --------------------------------------------------------------------------------- */
 
-static void verify_work(struct session* s, struct session_work* work) {
+static void fill_verify(struct session* s, struct session_work* work) {
 	struct round* round = &s->round;
 	const uint8_t logits = s->log_probs.top > 0 ? WANT_LOGITS : 0;
 	const uint8_t wants = s->plan.rule == RULE_GAIN ? drafter_set_wants(&s->drafters) : 0;
 	for (int i = 0; i < LOGPROB_ROWS && s->log_probs.top > 0; i++)
-		round->out[i].logits = logits_of(s, i);
+		round->out[i].logits = logits_row(s, i);
 	round->segment.allowed = constraint_rows(s, &s->planner.tree);
 	if (s->plan.rule == RULE_DRIVEN)
 		s->driver->calls->verify(s->driver, logits, &work->pass);
@@ -194,7 +195,7 @@ static void verify_work(struct session* s, struct session_work* work) {
 	s->phase = PHASE_VERIFY;
 }
 
-static void draft_work(struct session* s, struct session_work* work) {
+static void fill_draft(struct session* s, struct session_work* work) {
 	const struct plan_action* action = &s->plan.action;
 	work->kind = WORK_DRAFT;
 	if (s->plan.rule == RULE_DRIVEN) {
@@ -238,7 +239,7 @@ bool session_next(struct session* s, struct session_work* work) {
 	}
 	switch (s->phase) {
 	case PHASE_PREFILL:
-		prefill_pass(s, work);
+		fill_prefill(s, work);
 		return true;
 	case PHASE_LEARN:
 		work->kind = WORK_MATCHNESS;
@@ -253,10 +254,10 @@ bool session_next(struct session* s, struct session_work* work) {
 		s->driver->calls->fill(s->driver, &work->pass);
 		return true;
 	case PHASE_DRAFT:
-		draft_work(s, work);
+		fill_draft(s, work);
 		return true;
 	case PHASE_VERIFY:
-		verify_work(s, work);
+		fill_verify(s, work);
 		return true;
 	default:
 		return false;
@@ -327,7 +328,7 @@ void session_fail(struct session* s, const struct error* why) {
 /* ---- absorb ------------------------------------------------------------------------------- */
 
 /* The sequence's share of a pass's seconds. */
-static double sequence_share(const struct pass* pass, int rows, double seconds) {
+static double share_seconds(const struct pass* pass, int rows, double seconds) {
 	return seconds * pass->n / rows;
 }
 
@@ -355,7 +356,7 @@ static bool end_prefill(struct session* s, int n) {
 static bool absorb_prefill(struct session* s, const struct session_work* work, int rows, double seconds) {
 	struct cache* cache = s->cache;
 	const int n = work->pass.n;
-	s->figures.seconds.prefill += sequence_share(&work->pass, rows, seconds);
+	s->figures.seconds.prefill += share_seconds(&work->pass, rows, seconds);
 	const int first = s->cache->committed - (work->pass.kind == PASS_PREFILL ? n : 0);
 	if (work->pass.tap >= 0 && s->embedding.out)
 		embedding_add(s, first, n);
@@ -380,9 +381,9 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, i
 
 /* A pass's cost in units. If it took more than twice what was expected, it counts as twice: the machine was
  * busy, and the draft is not to blame. If it took less, it counts as expected: the machine became faster, and
- * plain steps would have, too. (Without this, coins slowed decoding by 2.1 % on an exact clock, and drafts
- * that are right gained 1.02 in place of 1.23 on one that swings every 100 steps.) */
-static double measured_cost(const struct session* s, double seconds, double expected) {
+ * plain steps would have, too. (Without this, drafts that are right at random slowed decoding by 2.1 % on an
+ * exact clock, and drafts that are right gained 1.02 in place of 1.23 on one that swings every 100 steps.) */
+static double bound_cost(const struct session* s, double seconds, double expected) {
 	return fmin(2 * expected, fmax(expected, session_cost_of(s, seconds, expected)));
 }
 
@@ -396,14 +397,14 @@ static void absorb_draft(struct session* s, const struct pass* pass, int rows, d
 	const struct variant with = session_drafts_with(s);
 	struct cost_model* another = draft_model_costs(s->engine, pass->segment->cache->backend);
 	const bool alone = rows == pass->n;
-	const double share = sequence_share(pass, rows, seconds), whole = cost_draft_rows(cost, with, rows);
+	const double share = share_seconds(pass, rows, seconds), whole = cost_draft_rows(cost, with, rows);
 	if (another && alone)
 		draft_model_see(another, pass->segment->cache->backend, rows, seconds);
 	const double thought =
 	    another ? draft_model_cost(s->engine, another, rows) : whole * cost_draft(cost, with);
 	s->figures.seconds.draft += share;
 	s->round_seconds += share;
-	charge_round(s, measured_cost(s, share, sequence_share(pass, rows, thought) / session_cost_unit(s)));
+	charge_round(s, bound_cost(s, share, share_seconds(pass, rows, thought) / session_cost_unit(s)));
 	if (alone && !another)
 		cost_see_draft(cost, with, seconds / whole);
 	const int source = s->plan.action.source;
@@ -415,8 +416,8 @@ static void absorb_draft_loop(struct session* s, double seconds) {
 	s->figures.seconds.draft += seconds;
 	s->round_seconds += seconds;
 	const int steps = mask_rows(s->drafters.state[SOURCE_mask]);
-	charge_round(s, measured_cost(s, seconds,
-	                              steps * cost_draft(cost, session_drafts_with(s)) / session_cost_unit(s)));
+	charge_round(
+	    s, bound_cost(s, seconds, steps * cost_draft(cost, session_drafts_with(s)) / session_cost_unit(s)));
 	cost_see_draft(cost, session_drafts_with(s), seconds / steps);
 	s->plan.looped = true;
 }
@@ -440,22 +441,22 @@ static void account_round(struct session* s, int emitted) {
 
 /* The cost of a full pass: alone all of it; in a batch a plain step and what its further rows added, scaled
  * by how much longer than expected the whole pass took. */
-static double full_cost(const struct session* s, const struct pass* pass, int rows, double seconds) {
+static double cost_full_pass(const struct session* s, const struct pass* pass, int rows, double seconds) {
 	const struct cost_model* cost = &s->engine->cost;
 	if (rows == pass->n)
-		return measured_cost(s, seconds, cost_verify(cost, pass->n) / session_cost_unit(s));
+		return bound_cost(s, seconds, cost_verify(cost, pass->n) / session_cost_unit(s));
 	const double expected = cost_verify(cost, rows), unit = session_cost_unit(s);
-	const double off = measured_cost(s, seconds, expected / unit) * unit / expected;
+	const double off = bound_cost(s, seconds, expected / unit) * unit / expected;
 	return 1 + off * (session_rows_cost(s, rows - pass->n, pass->n) - 1);
 }
 
 static bool absorb_verify(struct session* s, const struct pass* pass, int rows, double seconds) {
 	struct round* round = &s->round;
 	const bool plain = plan_is_plain(s);
-	const double share = sequence_share(pass, rows, seconds);
+	const double share = share_seconds(pass, rows, seconds);
 	*(plain ? &s->figures.seconds.plain : &s->figures.seconds.verify) += share;
 	s->round_seconds += share;
-	s->round_cost += full_cost(s, pass, rows, seconds);
+	s->round_cost += cost_full_pass(s, pass, rows, seconds);
 	if (plain && rows == 1)
 		plan_settle(s, seconds);
 	if (rows == pass->n && pass->first == 0)
@@ -521,7 +522,7 @@ bool session_absorb(struct session* s, const struct session_work* work, int rows
 		return false;
 	case WORK_DRAFT:
 		if (s->phase == PHASE_FOLLOW) {
-			draft_model_take(s, &work->pass, rows, sequence_share(&work->pass, rows, seconds));
+			draft_model_take(s, &work->pass, rows, share_seconds(&work->pass, rows, seconds));
 			s->phase = PHASE_ROUND;
 			return true;
 		}
@@ -532,7 +533,7 @@ bool session_absorb(struct session* s, const struct session_work* work, int rows
 			return end_prefill(s, work->pass.n);
 		}
 		if (s->plan.rule == RULE_DRIVEN)
-			absorb_driven(s, sequence_share(&work->pass, rows, seconds));
+			absorb_driven(s, share_seconds(&work->pass, rows, seconds));
 		else
 			absorb_draft(s, &work->pass, rows, seconds);
 		break;

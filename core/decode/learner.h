@@ -63,7 +63,7 @@ struct learner_view {
 struct learner_view session_learning(const struct session*);
 /* Charges the cost of a pass or a proposal to the learning account, unless no request waits. */
 void session_charge_learning(struct session*, double seconds);
-/* Whether that account has so many plain steps left, and no other request's tokens would wait. */
+/* True if that account has so many plain steps left, and no other request would wait for its tokens. */
 bool session_affords_learning(const struct session*, double plain_steps);
 /* Another mask drafts from now on, of another search than before. */
 void session_replace_mask(struct session*, const struct mask*, double matchness);

@@ -40,7 +40,7 @@ void mtp_close(struct mtp* m) {
 /* ---- the model's states ------------------------------------------------------------------- */
 
 /* The layer's text begins with the token after the first state that is kept. */
-static void begin_again(struct mtp* m) {
+static void restart_text(struct mtp* m) {
 	m->cache->backend->truncate(m->cache, 0);
 	m->start = m->first + 1;
 }
@@ -49,7 +49,7 @@ void mtp_forget(struct session* s) {
 	if (!s->mtp.cache)
 		return;
 	s->mtp.n = 0;
-	begin_again(&s->mtp);
+	restart_text(&s->mtp);
 }
 
 void mtp_begin(struct session* s) {
@@ -59,16 +59,16 @@ void mtp_begin(struct session* s) {
 }
 
 /* The first token of the text whose row the cache lacks. */
-static int next_row(const struct mtp* m) { return m->start + m->cache->committed; }
+static int next_token(const struct mtp* m) { return m->start + m->cache->committed; }
 
-static void drop(struct session* s, int n) {
+static void drop_states(struct session* s, int n) {
 	struct mtp* m = &s->mtp;
 	const size_t dim = (size_t)s->engine->model->weights.shape.dim;
 	m->first += n;
 	m->n -= n;
 	memmove(m->state, m->state + (size_t)n * dim, (size_t)m->n * dim * sizeof *m->state);
-	if (m->first + 1 > next_row(m) || m->cache->committed == 0)
-		begin_again(m);
+	if (m->first + 1 > next_token(m) || m->cache->committed == 0)
+		restart_text(m);
 }
 
 /* Makes room for one more state: drops those that the cache has read, or else the oldest. */
@@ -76,8 +76,8 @@ static void make_room(struct session* s) {
 	struct mtp* m = &s->mtp;
 	if (m->n < ROOM)
 		return;
-	const int read = next_row(m) - 1 - m->first;
-	drop(s, read > 0 ? read : m->n - KEPT);
+	const int read = next_token(m) - 1 - m->first;
+	drop_states(s, read > 0 ? read : m->n - KEPT);
 }
 
 void mtp_keep(struct session* s, int at, const int32_t* path, int n) {
@@ -99,30 +99,30 @@ void mtp_keep(struct session* s, int at, const int32_t* path, int n) {
 /* ---- costs -------------------------------------------------------------------------------- */
 
 /* The cost of a pass of some rows, of which one goes through the head. */
-static double cost_of(const struct session* s, int rows) {
+static double cost_rows(const struct session* s, int rows) {
 	const struct cost_model* mine = &s->engine->mtp_cost;
 	return draft_model_cost(s->engine, mine, cost_rows_with_heads(mine, rows, 1));
 }
 
 /* Tokens before the text's last one whose rows the cache lacks; -1: their states are gone. */
-static int behind(const struct session* s) {
+static int count_missing(const struct session* s) {
 	const struct mtp* m = &s->mtp;
-	return m->n > 0 && m->first + m->n == s->n_text - 1 ? s->n_text - 1 - next_row(m) : -1;
+	return m->n > 0 && m->first + m->n == s->n_text - 1 ? s->n_text - 1 - next_token(m) : -1;
 }
 
 /* Drops the oldest of them if reading all would cost too much. */
 static void limit_behind(struct session* s) {
 	enum { USUAL = 16 };
-	const double most = cost_of(s, 1) + (s->engine->mtp_cost.plain_steps > 0 ? 1 : 0.5);
-	int n = behind(s);
-	while (n > USUAL && cost_of(s, n + 1) > most)
+	const double most = cost_rows(s, 1) + (s->engine->mtp_cost.plain_steps > 0 ? 1 : 0.5);
+	int n = count_missing(s);
+	while (n > USUAL && cost_rows(s, n + 1) > most)
 		n /= 2;
-	if (n < behind(s))
-		drop(s, s->n_text - 2 - n - s->mtp.first);
+	if (n < count_missing(s))
+		drop_states(s, s->n_text - 2 - n - s->mtp.first);
 }
 
 /* A step's cost for this sequence. The sequences of a batch share passes of the layer. */
-static double step_cost(const struct session* s) {
+static double cost_step(const struct session* s) {
 	const int rows = s->batch.sequences + 1;
 	return draft_model_cost(s->engine, &s->engine->mtp_cost, rows) / rows;
 }
@@ -133,10 +133,10 @@ void mtp_set_costs(struct session* s, bool passed) {
 	struct cost_table* costs = &s->planner.costs;
 	if (!s->mtp.cache)
 		return;
-	const int n = passed ? 0 : behind(s), few = least(n, FEW);
-	const double unit = session_cost_unit(s), step = n >= 0 ? step_cost(s) / unit : INFINITY;
-	const double often = n > 0 ? (cost_of(s, few + 1) - cost_of(s, 1)) / unit : 0;
-	const double start = n > 0 ? (cost_of(s, n + 1) - cost_of(s, 1)) / unit : 0;
+	const int n = passed ? 0 : count_missing(s), few = least(n, FEW);
+	const double unit = session_cost_unit(s), step = n >= 0 ? cost_step(s) / unit : INFINITY;
+	const double often = n > 0 ? (cost_rows(s, few + 1) - cost_rows(s, 1)) / unit : 0;
+	const double start = n > 0 ? (cost_rows(s, n + 1) - cost_rows(s, 1)) / unit : 0;
 	costs->pass[SOURCE_mtp] = (float)step;
 	costs->start[SOURCE_mtp] = (float)(often + (start - often) / ROUNDS);
 	costs->pass_worst[SOURCE_mtp] = (float)(step + start);
@@ -145,7 +145,7 @@ void mtp_set_costs(struct session* s, bool passed) {
 /* ---- a round ------------------------------------------------------------------------------ */
 
 /* The rows before the root are part of the text that penalties have counted. */
-static const struct penalties* penalties_after_root(struct session* s) {
+static const struct penalties* shift_penalties(struct session* s) {
 	const struct penalties* now = penalties_now(s);
 	if (!now)
 		return NULL;
@@ -162,17 +162,18 @@ void mtp_round(struct session* s) {
 	if (m->cache->pending > 0)
 		m->cache->backend->discard(m->cache);
 	limit_behind(s);
-	const int n = behind(s);
+	const int n = count_missing(s);
 	const struct mask_round round = {.segment = {.cache = m->cache,
 	                                             .later = m->start,
 	                                             .sampler = s->sampled ? &s->sampler : NULL,
-	                                             .penalties = penalties_after_root(s)},
+	                                             .penalties = shift_penalties(s)},
 	                                 .end_token = s->end_token,
 	                                 .n_end_tokens = s->n_end_tokens,
-	                                 .behind = s->text + next_row(m),
+	                                 .behind = s->text + next_token(m),
 	                                 .n_behind = n > 0 ? n : 0,
-	                                 .states = m->state + (size_t)(n >= 0 ? next_row(m) - 1 - m->first : 0) *
-	                                                          (size_t)s->engine->model->weights.shape.dim,
+	                                 .states =
+	                                     m->state + (size_t)(n >= 0 ? next_token(m) - 1 - m->first : 0) *
+	                                                    (size_t)s->engine->model->weights.shape.dim,
 	                                 .own_states = m->rows,
 	                                 .head_share = cost_head_share(cost, (struct variant){.skip = NULL})};
 	mask_start(s->drafters.state[SOURCE_mtp], &round);

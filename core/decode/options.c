@@ -348,7 +348,7 @@ static bool set(const struct option* option, void* field, const char* value) {
 }
 
 void options_default(struct swiftlet_options* options) {
-	*options = (struct swiftlet_options){.drafting.drafters = SWIFTLET_WHOEVER_PAYS, .learning.budget = -1};
+	*options = (struct swiftlet_options){.drafting.drafters = SWIFTLET_ALL_DRAFTERS, .learning.budget = -1};
 	for (int i = 0; i < n_options; i++)
 		if (option_table[i].fallback)
 			set(&option_table[i], (char*)options + option_table[i].offset, option_table[i].fallback);

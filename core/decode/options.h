@@ -29,7 +29,7 @@ enum swiftlet_method {
 /* When a chain of draft steps ends (core/methods/stop.h). OWN: by the method's rule. */
 enum stop_rule { STOP_OWN = -1, STOP_FIXED, STOP_MARGINAL, STOP_PRODUCT, STOP_PROBE, STOP_GAIN };
 enum swiftlet_draft { SWIFTLET_DRAFT_AUTO, SWIFTLET_DRAFT_ALWAYS, SWIFTLET_DRAFT_NEVER };
-#define SWIFTLET_WHOEVER_PAYS (~0u)                        /* drafters: all that can pay on this backend */
+#define SWIFTLET_ALL_DRAFTERS (~0u)                        /* all that can pay on this backend */
 enum { SWIFTLET_TREE_AUTO = 0, SWIFTLET_TREE_PAPER = -1 }; /* max_tree; else a number of rows */
 
 /* The weights on their backend. */
@@ -56,7 +56,7 @@ struct drafting_options {
 	enum swiftlet_method method;
 	enum swiftlet_draft when;
 	unsigned drafters; /* of SWIFTLET_DRAFT_AUTO: a bit by swiftlet_source_name's number, or
-	                      SWIFTLET_WHOEVER_PAYS */
+	                      SWIFTLET_ALL_DRAFTERS */
 	/* A separate draft model, as MODEL on the command line. It needs the same vocabulary, and is opened with
 	 * the engine. "": none */
 	char model[512];

@@ -3,13 +3,13 @@
 
 #include <string.h>
 
-static double attention_bytes_of(const struct block_weights* k) {
+static double count_attention(const struct block_weights* k) {
 	return (double)(tensor_bytes(&k->wq_a) + tensor_bytes(&k->wq) + tensor_bytes(&k->wk) +
 	                tensor_bytes(&k->wv) + tensor_bytes(&k->absorb) + tensor_bytes(&k->wo));
 }
 
 /* The experts that one row chooses. */
-static double mlp_bytes_of(const struct block_weights* k, int experts_used) {
+static double count_mlp(const struct block_weights* k, int experts_used) {
 	const size_t all = tensor_bytes(&k->w_gate) + tensor_bytes(&k->w_up) + tensor_bytes(&k->w_down);
 	if (!tensor_present(&k->router))
 		return (double)all;
@@ -22,8 +22,8 @@ static struct layer_bytes count_layers(const struct block_weights* block, const 
                                        double head) {
 	struct layer_bytes bytes = {.head = head};
 	for (int b = 0; b < shape->n_blocks; b++) {
-		bytes.attention += attention_bytes_of(&block[b]) / shape->n_blocks;
-		bytes.mlp += mlp_bytes_of(&block[b], shape->experts_used) / shape->n_blocks;
+		bytes.attention += count_attention(&block[b]) / shape->n_blocks;
+		bytes.mlp += count_mlp(&block[b], shape->experts_used) / shape->n_blocks;
 	}
 	return bytes;
 }
@@ -50,7 +50,7 @@ void pass_bytes_add(struct pass_bytes* bytes, const struct draft_weights* quanti
 }
 
 /* Bytes of the draft weights that a sub-layer reads. */
-static double quantized_bytes(const struct pass_bytes* bytes, const struct levels* levels, int sub_layer) {
+static double count_quantized(const struct pass_bytes* bytes, const struct levels* levels, int sub_layer) {
 	const bool attention = sub_layer % 2 == 0;
 	if (!levels)
 		return attention ? bytes->quantized.attention : bytes->quantized.mlp;
@@ -69,7 +69,7 @@ struct byte_share pass_bytes_share(const struct pass_bytes* bytes, struct varian
 			continue;
 		attentions += s % 2 == 0;
 		if (v.quantized && mask_has(v.quantized, s))
-			sum.quantized += quantized_bytes(bytes, v.levels, s);
+			sum.quantized += count_quantized(bytes, v.levels, s);
 		else
 			sum.stored += s % 2 == 0 ? bytes->stored.attention : bytes->stored.mlp;
 	}
@@ -86,7 +86,7 @@ double pass_bytes_layers_read(const struct pass_bytes* bytes, struct variant v) 
 		const double whole = s % 2 == 0 ? bytes->stored.attention : bytes->stored.mlp;
 		const bool quantized = v.quantized && mask_has(v.quantized, s);
 		const double kept =
-		    quantized ? quantized_bytes(bytes, v.levels, s) / quantized_bytes(bytes, NULL, s) : 1;
+		    quantized ? count_quantized(bytes, v.levels, s) / count_quantized(bytes, NULL, s) : 1;
 		all += whole;
 		read += v.skip && mask_has(v.skip, s) ? 0 : whole * kept;
 	}
@@ -99,8 +99,8 @@ struct layer_bytes pass_bytes_layers(const struct pass_bytes* bytes, bool quanti
 		return quantized ? bytes->quantized : bytes->stored;
 	struct layer_bytes sum = {.head = bytes->quantized.head};
 	for (int b = 0; b < bytes->blocks; b++) {
-		sum.attention += quantized_bytes(bytes, levels, 2 * b) / bytes->blocks;
-		sum.mlp += quantized_bytes(bytes, levels, 2 * b + 1) / bytes->blocks;
+		sum.attention += count_quantized(bytes, levels, 2 * b) / bytes->blocks;
+		sum.mlp += count_quantized(bytes, levels, 2 * b + 1) / bytes->blocks;
 	}
 	return sum;
 }

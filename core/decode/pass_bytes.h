@@ -25,7 +25,8 @@ struct pass_bytes {
 	int blocks;
 };
 
-/* What a variant reads over what a full pass reads, by where it reads: the cache counts as stored. */
+/* The bytes that a variant reads over those of a full pass, apart for stored and for quantized weights. The
+ * cache counts as stored. */
 struct byte_share {
 	double stored, quantized;
 };

@@ -7,15 +7,15 @@
 #include "core/decode/session_state.h"
 
 /* The request's value, or the model's if it sets none. */
-static double repetition_of(const struct session* s, const struct swiftlet_request* r) {
+static double choose_repetition(const struct session* s, const struct swiftlet_request* r) {
 	const double own = (double)s->engine->model->repetition_penalty;
 	return r->repetition_penalty > 0 ? r->repetition_penalty : own > 0 ? own : 1;
 }
 
-static bool penalties_wanted(const struct session* s, const struct swiftlet_request* r) {
+static bool needs_penalties(const struct session* s, const struct swiftlet_request* r) {
 	return r->n_bias > 0 || s->engine->model->n_suppressed > 0 || s->engine->model->no_repeat > 0 ||
 	       fabs(r->presence_penalty) > 0 || fabs(r->frequency_penalty) > 0 ||
-	       fabs(repetition_of(s, r) - 1) > 0;
+	       fabs(choose_repetition(s, r) - 1) > 0;
 }
 
 static bool check_biases(const struct swiftlet_request* r, int vocab, struct error* error) {
@@ -34,7 +34,7 @@ static bool check_biases(const struct swiftlet_request* r, int vocab, struct err
 	return true;
 }
 
-static bool in_range(double x, double least, double most, const char* name, struct error* error) {
+static bool check_range(double x, double least, double most, const char* name, struct error* error) {
 	if (x >= least && x <= most)
 		return true;
 	return error_set(error, "%s is %g: expected %g to %g", name, x, least, most);
@@ -42,9 +42,9 @@ static bool in_range(double x, double least, double most, const char* name, stru
 
 bool penalties_check(const struct session* s, const struct swiftlet_request* r, struct error* error) {
 	const int vocab = s->engine->model->weights.shape.vocab;
-	if (!in_range(r->presence_penalty, -2, 2, "presence_penalty", error) ||
-	    !in_range(r->frequency_penalty, -2, 2, "frequency_penalty", error) ||
-	    !in_range(r->repetition_penalty, 0, 10, "repetition_penalty", error))
+	if (!check_range(r->presence_penalty, -2, 2, "presence_penalty", error) ||
+	    !check_range(r->frequency_penalty, -2, 2, "frequency_penalty", error) ||
+	    !check_range(r->repetition_penalty, 0, 10, "repetition_penalty", error))
 		return false;
 	if (r->n_bias < 0 || r->n_bias > vocab)
 		return error_set(error, "logit_bias holds %d tokens: expected 0 to %d", r->n_bias, vocab);
@@ -68,7 +68,7 @@ bool penalties_start(struct session* s, const struct swiftlet_request* r, struct
 	struct history* h = &s->history;
 	const int vocab = s->engine->model->weights.shape.vocab;
 	const struct model* model = s->engine->model;
-	h->on = penalties_wanted(s, r);
+	h->on = needs_penalties(s, r);
 	if (!h->on)
 		return true;
 	if (!make_room(h, vocab, r->n_bias + model->n_suppressed)) {
@@ -89,7 +89,7 @@ bool penalties_start(struct session* s, const struct swiftlet_request* r, struct
 	memset(h->generated, 0, (size_t)vocab * sizeof *h->generated);
 	h->counted = r->n_prompt;
 	h->penalties = (struct penalties){
-	    .repetition = (float)repetition_of(s, r),
+	    .repetition = (float)choose_repetition(s, r),
 	    .frequency = (float)r->frequency_penalty,
 	    .presence = (float)r->presence_penalty,
 	    .prompt = r->n_prompt,

@@ -13,14 +13,14 @@
  * draft weights, once in so many rounds. */
 enum { CALIBRATE_EVERY = 64, LENGTHENS = 8, LOOK_EVERY = 16, JOIN_EVERY = 8 };
 
-static bool mask_drafts(const struct session* s) {
+static bool mask_can_draft(const struct session* s) {
 	return s->drafters.state[SOURCE_mask] && (mask_count(&s->mask) > 0 || s->drafts.any || s->pages.now);
 }
 
 /* ---- SWIFT's rule ------------------------------------------------------------------------- */
 
 /* The chain drafted so far belongs to the tree until the tree is built. */
-static bool goes_on(struct session* s) {
+static bool extend_chain(struct session* s) {
 	const int steps = mask_rows(s->drafters.state[SOURCE_mask]);
 	int head = 0;
 	if (s->plan.looped || steps >= s->plan.draft.max_steps)
@@ -113,7 +113,7 @@ static void set_cost_table(struct session* s) {
 	planner_set_costs(&s->planner, &costs);
 }
 
-static void cost_passes(struct session* s) {
+static void set_pass_costs(struct session* s) {
 	struct cost_table* costs = &s->planner.costs;
 	const struct cost_model* cost = &s->engine->cost;
 	const struct variant with = session_drafts_with(s);
@@ -121,7 +121,7 @@ static void cost_passes(struct session* s) {
 	/* by input channel each row reads others: n rows cost almost n steps */
 	costs->cascade[SOURCE_mask] = !s->draft_weights || !s->draft_weights->format.columns;
 	costs->pass[SOURCE_mask] = costs->pass_worst[SOURCE_mask] = INFINITY;
-	if (!mask_drafts(s) || s->plan.looped)
+	if (!mask_can_draft(s) || s->plan.looped)
 		return;
 	const double part = cost_draft_rows(cost, with, rows) / rows / session_cost_unit(s);
 	costs->pass[SOURCE_mask] = (float)(part * cost_draft(cost, with));
@@ -129,9 +129,10 @@ static void cost_passes(struct session* s) {
 }
 
 /* A few plain steps must have been measured, and one lately: the more the last ones deviated, the sooner. (At
- * one in 64 rounds drafts of coins slowed decoding by 3.2 % where memory swings every 500 steps, at one in 32
- * those that are right once by 5 % where it swings every 100.) A batch has its own passes instead. */
-static bool calibrates(const struct session* s) {
+ * one in 64 rounds drafts that are right at random slowed decoding by 3.2 % where memory swings every 500
+ * steps, at one in 32 those that are right once by 5 % where it swings every 100.) A batch has its own passes
+ * instead. */
+static bool needs_plain_step(const struct session* s) {
 	const struct cost_model* cost = &s->engine->cost;
 	if (s->batch.sequences > 0)
 		return cost->passes < CALIBRATE_FIRST || !cost_rows_seen(cost, s->batch.sequences + 1);
@@ -145,7 +146,7 @@ static bool calibrates(const struct session* s) {
  * batch all sessions plan at once. A round may also have at most twice the rows that were measured: once a
  * pass waits for arithmetic, further rows cost more than the first ones suggest (18 rows with an estimate
  * of 1.3 took 2.9). */
-static struct round_limits limits_of(const struct session* s) {
+static struct round_limits limit_round(const struct session* s) {
 	const int most = s->options.drafting.max_tree > 0 ? s->options.drafting.max_tree
 	                                                  : 2 * cost_rows_known(&s->engine->cost);
 	const double share = 2 * (s->batch.sequences + 1);
@@ -154,23 +155,23 @@ static struct round_limits limits_of(const struct session* s) {
 	                              .budget = (float)(1 + (budget_round_limit(s->budget) - 1) / share)};
 	if (s->log_probs.top > 0)
 		limits.rows = least(limits.rows, LOGPROB_ROWS);
-	if (s->batch.hurried || calibrates(s))
+	if (s->batch.hurried || needs_plain_step(s))
 		limits.rows = 1;
 	return limits;
 }
 
 /* True if this drafter's model ran in this round. */
-static bool made_pass(const struct session* s, int source) {
+static bool has_run(const struct session* s, int source) {
 	return s->drafters.state[source] && mask_rows(s->drafters.state[source]) > 0;
 }
 
 bool plan_is_plain(const struct session* s) {
-	return s->planner.tree.n == 1 && !made_pass(s, SOURCE_mask) && !made_pass(s, SOURCE_model) &&
-	       !made_pass(s, SOURCE_mtp);
+	return s->planner.tree.n == 1 && !has_run(s, SOURCE_mask) && !has_run(s, SOURCE_model) &&
+	       !has_run(s, SOURCE_mtp);
 }
 
 /* A device's draft loop decides by itself when to stop, within what the round may lose. */
-static void loop_policy(struct session* s) {
+static void set_loop_policy(struct session* s) {
 	const struct cost_model* cost = &s->engine->cost;
 	const struct variant with = session_drafts_with(s);
 	const double c = cost_draft(cost, with), worst = cost_draft_worst(cost, with);
@@ -188,7 +189,7 @@ static void loop_policy(struct session* s) {
 /* ---- a round ------------------------------------------------------------------------------ */
 
 /* The share of the coarse head that a draft step reads, where the backend has one. */
-static double head_share(const struct session* s) {
+static double find_head_share(const struct session* s) {
 	const bool coarse = s->engine->backend->bounds_guesses && !s->drafts.head;
 	return coarse ? cost_head_share(&s->engine->cost, session_drafts_with(s)) : 0;
 }
@@ -216,7 +217,7 @@ void plan_round(struct session* s) {
 		    .top_k = s->plan.rule == RULE_FIXED ? options_top_k(&s->options, s->sampled) : NULL,
 		    .end_token = s->end_token,
 		    .n_end_tokens = s->n_end_tokens,
-		    .head_share = head_share(s)};
+		    .head_share = find_head_share(s)};
 		mask_start(s->drafters.state[SOURCE_mask], &round);
 	}
 	draft_model_round(s);
@@ -224,7 +225,7 @@ void plan_round(struct session* s) {
 	if (s->rounds % JOIN_EVERY == 0 || !s->engine->backend->upload_draft_weights)
 		join_draft_weights(s);
 	set_cost_table(s);
-	const struct round_limits limits = limits_of(s);
+	const struct round_limits limits = limit_round(s);
 	planner_start(&s->planner, s->text[s->n_text - 1], &limits);
 	s->plan.draft = (struct draft_policy){
 	    .max_steps = session_useful_depth(s, s->options.drafting.max_draft),
@@ -239,20 +240,20 @@ bool plan_goes_on(struct session* s) {
 	if (plan->rule == RULE_DRIVEN)
 		return plan->goes_on;
 	if (plan->rule == RULE_FIXED) {
-		if (mask_drafts(s) && goes_on(s))
+		if (mask_can_draft(s) && extend_chain(s))
 			return true;
-		if (mask_drafts(s))
+		if (mask_can_draft(s))
 			build_tree(s);
 		return false;
 	}
-	cost_passes(s);
-	draft_model_set_costs(s, made_pass(s, SOURCE_model));
-	mtp_set_costs(s, made_pass(s, SOURCE_mtp));
+	set_pass_costs(s);
+	draft_model_set_costs(s, has_run(s, SOURCE_model));
+	mtp_set_costs(s, has_run(s, SOURCE_mtp));
 	plan->action = planner_next(&s->planner);
 	if (plan->action.kind == PLAN_VERIFY)
 		return false;
 	if (session_loops(s))
-		loop_policy(s);
+		set_loop_policy(s);
 	return true;
 }
 
@@ -296,7 +297,7 @@ void plan_settle(struct session* s, double seconds) {
 }
 
 void plan_learn(struct session* s, int emitted, int accepted) {
-	const bool plain = plan_is_plain(s), passed = made_pass(s, SOURCE_mask);
+	const bool plain = plan_is_plain(s), passed = has_run(s, SOURCE_mask);
 	s->rounds++;
 	s->rounds_since_plain = plain ? 0 : s->rounds_since_plain + 1;
 	s->cost_since_plain += plain ? 0 : s->round_cost;

@@ -11,11 +11,11 @@
 
 /* The requested drafters as bits, or all that pay on the backend. A backend with a draft loop of its own is a
  * device. */
-static unsigned who_drafts(unsigned asked, const struct backend* backend) {
+static unsigned choose_drafters(unsigned asked, const struct backend* backend) {
 	unsigned which = 0;
 	for (int i = 0; i < DRAFTER_COUNT; i++) {
 		const bool pays = backend->draft || !drafters[i]->pays_on_devices;
-		if (asked >> i & 1u && (pays || asked != SWIFTLET_WHOEVER_PAYS))
+		if (asked >> i & 1u && (pays || asked != SWIFTLET_ALL_DRAFTERS))
 			which |= 1u << i;
 	}
 	return which;
@@ -26,7 +26,7 @@ static bool open_drafters(struct session* s, int context) {
 	const struct drafter_setup setup = {.context = context + 1,
 	                                    .vocab = s->engine->model->weights.shape.vocab};
 	struct swiftlet_options* o = &s->options;
-	o->drafting.drafters = who_drafts(o->drafting.drafters, s->engine->backend);
+	o->drafting.drafters = choose_drafters(o->drafting.drafters, s->engine->backend);
 	unsigned which = o->drafting.when == SWIFTLET_DRAFT_NEVER    ? 0
 	                 : o->drafting.when == SWIFTLET_DRAFT_ALWAYS ? 1u << SOURCE_mask
 	                                                             : o->drafting.drafters;
@@ -297,7 +297,9 @@ bool session_start(struct session* s, const struct swiftlet_request* r, struct e
 void session_cancel(struct session* s) { s->cancelled = true; }
 
 /* True while the prompt, or a text that is computed again, is incomplete. */
-static bool prefills(const struct session* s) { return s->phase == PHASE_PREFILL || s->phase == PHASE_READ; }
+static bool is_prefilling(const struct session* s) {
+	return s->phase == PHASE_PREFILL || s->phase == PHASE_READ;
+}
 
 /* ---- figures ------------------------------------------------------------------------------ */
 
@@ -306,7 +308,7 @@ void session_figures(const struct session* s, struct swiftlet_figures* f) {
 	f->tokens = s->n_text - s->n_prompt;
 	f->stop = s->stop;
 	f->stop_string = s->emitter.stopped_by;
-	if (s->phase != PHASE_DONE && s->phase != PHASE_IDLE && !prefills(s))
+	if (s->phase != PHASE_DONE && s->phase != PHASE_IDLE && !is_prefilling(s))
 		f->seconds.decode += options_clock(&s->options) - s->started;
 	if (s->driver)
 		s->driver->calls->figures(s->driver, f);
@@ -422,7 +424,7 @@ void session_set_batch(struct session* s, const struct batch* batch) { s->batch 
 void session_share_budget(struct session* s, struct speculation_budget* budget) { s->budget = budget; }
 
 int session_prefill_left(const struct session* s) {
-	return prefills(s) ? (s->again > 0 ? s->again : s->n_prompt) - s->cache->committed : 0;
+	return is_prefilling(s) ? (s->again > 0 ? s->again : s->n_prompt) - s->cache->committed : 0;
 }
 
 bool session_reserve(struct session* s, const struct session_work* work) {
@@ -444,7 +446,7 @@ void session_release(struct session* s) {
 	if (over)
 		s->phase = PHASE_DONE;
 	else {
-		if (!prefills(s))
+		if (!is_prefilling(s))
 			s->again = s->n_text - 1;
 		else if (s->again == 0)
 			s->figures.cached_tokens = 0;

@@ -54,7 +54,7 @@ struct history {
 /* The grammar that an answer has to keep. */
 struct constraint_state {
 	struct acceptor* acceptor; /* NULL: the answer is free */
-	struct acceptor* kept;     /* of the last answer that was not, and whose it was */
+	struct acceptor* kept;     /* of the last constrained answer, and its tenant */
 	int kept_tenant;
 	const uint64_t* allowed[MAX_ROWS];
 };
@@ -92,7 +92,7 @@ struct last_round {
 /* The input of the MTP layer (mtp.c). */
 struct mtp {
 	struct cache* cache; /* the layer's; NULL: it does not draft */
-	int start;           /* the text's token whose row is the cache's first */
+	int start;           /* the token of the text that the cache's first row holds */
 	float* state; /* (ROOM, dim) the model's states of n tokens from `first` on, as its head reads them */
 	int first, n;
 	float* rows; /* (MAX_ROWS, dim) states of the rows of a pass, of the layer's own or of the model */
@@ -118,7 +118,7 @@ struct session {
 	struct acceptance acceptance;
 	struct planner planner;
 	struct cache* draft_cache;                             /* the draft model's; NULL: none drafts */
-	enum { READING_WAITS, READING, READING_DONE } reading; /* it the text so far */
+	enum { READING_WAITS, READING, READING_DONE } reading; /* of the prompt, by the draft model */
 	struct mtp mtp;
 	struct driver* driver;       /* makes the rounds; NULL: they are planned */
 	struct retrieval_pool* pool; /* of the session's own earlier requests; NULL: none are kept */
@@ -265,8 +265,8 @@ void mtp_set_costs(struct session*, bool passed);
 /* Bytes of keys and values that a row reads after the cache's committed tokens, if attention without a window
  * reads `read` of them. */
 double session_cache_bytes(const struct cache*, int read);
-/* Costs are from now on those after this session's text. In a batch they are those after the mean text, which
- * its owner sets. */
+/* Costs are from now on those after this session's text. In a batch the scheduler sets them for the mean
+ * text. */
 void session_set_length(const struct session*);
 /* The cost of a plain step of the batch for each of its sequences, in plain steps of one sequence. It is the
  * unit of costs and accounts, and 1 for a sequence alone. */
@@ -280,8 +280,8 @@ void plan_round(struct session*);
 bool plan_goes_on(struct session*);
 /* A plain step took this long. If the machine is faster than it seemed, rounds since the last plain step cost
  * more than they were charged: half of the difference, because the speed changed somewhere in between.
- * (Without this, drafts of coins whose rows are dear slowed decoding by 4.3 % where memory swings every 500
- * steps.) */
+ * (Without this, drafts that are right at random, with expensive rows, slowed decoding by 4.3 % where memory
+ * swings every 500 steps.) */
 void plan_settle(struct session*, double seconds);
 void plan_learn(struct session*, int emitted, int accepted);
 void plan_new_mask(struct session*);

@@ -26,7 +26,7 @@ void acceptance_open(struct acceptance* acceptance) {
 
 /* The drafter's prior, with its odds of rejection scaled by observed over expected rejections: so every bin
  * learns from all of them. */
-static float prior_of(const struct acceptance* acceptance, int source, int bin, int rank) {
+static float scaled_prior(const struct acceptance* acceptance, int source, int bin, int rank) {
 	const float expected = drafters[source]->prior(bin, rank % TREE_RANKS);
 	const struct tally* rejected = &acceptance->rejected[source];
 	const float times = (rejected->right + 1) / (rejected->trials + 1);
@@ -34,7 +34,7 @@ static float prior_of(const struct acceptance* acceptance, int source, int bin, 
 }
 
 float acceptance_of(const struct acceptance* acceptance, int source, int bin, int rank) {
-	const float prior = prior_of(acceptance, source, bin, rank);
+	const float prior = scaled_prior(acceptance, source, bin, rank);
 	const struct tally* seen = &acceptance->seen[source][bin][rank];
 	return fminf(most_acceptance, (seen->right + prior_weight * prior) / (seen->trials + prior_weight));
 }
@@ -257,7 +257,7 @@ static void find_next(struct planner* p, int row) {
 	}
 }
 
-static void expand(struct planner* p, int row) {
+static void expand_row(struct planner* p, int row) {
 	ask_drafters(p, row);
 	p->next[row] = -1;
 	if (p->tree.depth[row] < p->limits.depth)
@@ -266,7 +266,7 @@ static void expand(struct planner* p, int row) {
 
 /* True if the next child of row x joins before that of y. Ties go to the shallower row, then to the better
  * ranked. */
-static bool before(const struct planner* p, int x, int y) {
+static bool joins_before(const struct planner* p, int x, int y) {
 	if (p->worth[x] != p->worth[y])
 		return p->worth[x] > p->worth[y];
 	if (p->tree.depth[x] != p->tree.depth[y])
@@ -275,16 +275,16 @@ static bool before(const struct planner* p, int x, int y) {
 }
 
 /* The row whose next child joins first; -1: none may. */
-static int first_row(const struct planner* p) {
+static int find_first_row(const struct planner* p) {
 	int first = -1;
 	for (int row = 0; row < p->tree.n; row++)
-		if (p->next[row] >= 0 && (first < 0 || before(p, row, first)))
+		if (p->next[row] >= 0 && (first < 0 || joins_before(p, row, first)))
 			first = row;
 	return first;
 }
 
 /* The budget pays for rows that may fail; the first `sure` ones bring a token each. */
-static int affordable_rows(const struct planner* p, int sure) {
+static int limit_rows(const struct planner* p, int sure) {
 	const float budget = p->limits.budget + (float)(sure - 1);
 	int rows = p->limits.rows;
 	while (rows > sure && p->spent + p->costs.verify[rows] > budget)
@@ -298,14 +298,14 @@ static float add_next(struct planner* p, int row) {
 	const float brings = p->worth[row], chance = p->tree.chance[row] * child->chance;
 	child->joined = true;
 	find_next(p, row);
-	expand(p, tree_add(&p->tree, row, child->token, child->source, child->rank, chance));
+	expand_row(p, tree_add(&p->tree, row, child->token, child->source, child->rank, chance));
 	return brings;
 }
 
 static void start_growing(struct planner* p, float next) {
 	p->deeper = next;
 	tree_start(&p->tree, p->tree.token[0]);
-	expand(p, 0);
+	expand_row(p, 0);
 }
 
 /* The only child that may follow, as its drafter knows. Such a row cannot fail, and saves a row of a later
@@ -314,17 +314,18 @@ static bool is_forced(const struct planner* p, int row) {
 	return drafters[p->child[row][p->next[row]].source]->allows != NULL;
 }
 
-static void grow(struct planner* p) {
+static void grow_tree(struct planner* p) {
 	const float rate = planner_rate(p);
 	start_growing(p, deeper);
 	float tokens = 1;
 	int row;
-	while ((row = first_row(p)) >= 0 && p->tree.n < p->limits.rows && is_forced(p, row))
+	while ((row = find_first_row(p)) >= 0 && p->tree.n < p->limits.rows && is_forced(p, row))
 		tokens += add_next(p, row);
 	int best_rows = p->tree.n;
-	const int limit = affordable_rows(p, best_rows);
+	const int limit = limit_rows(p, best_rows);
 	float best = tokens - rate * p->costs.verify[best_rows];
-	while ((row = first_row(p)) >= 0 && p->tree.n < limit && p->worth[row] > rate * p->slope[p->tree.n]) {
+	while ((row = find_first_row(p)) >= 0 && p->tree.n < limit &&
+	       p->worth[row] > rate * p->slope[p->tree.n]) {
 		tokens += add_next(p, row);
 		const float gain = tokens - rate * p->costs.verify[p->tree.n];
 		if (gain > best) {
@@ -335,11 +336,11 @@ static void grow(struct planner* p) {
 	tree_cut(&p->tree, best_rows);
 }
 
-void planner_take_all(struct planner* p, int max_rows, bool priced, float draft_cost) {
+void planner_take_all(struct planner* p, int max_rows, bool by_cost, float draft_cost) {
 	float tokens = 1, best = 0;
 	start_growing(p, 1);
 	int row, best_rows = p->tree.n;
-	while ((row = first_row(p)) >= 0 && p->tree.n < max_rows) {
+	while ((row = find_first_row(p)) >= 0 && p->tree.n < max_rows) {
 		tokens += add_next(p, row);
 		const int n = p->tree.n;
 		const float rate = n <= SLICE_ROWS ? tokens / (draft_cost + p->costs.verify[n]) : 0;
@@ -348,7 +349,7 @@ void planner_take_all(struct planner* p, int max_rows, bool priced, float draft_
 			best_rows = n;
 		}
 	}
-	if (priced)
+	if (by_cost)
 		tree_cut(&p->tree, best_rows);
 }
 
@@ -375,8 +376,8 @@ static void look_below(const struct planner* p, int head, struct below* below) {
 
 /* The rows that a pass should take along: those that make its steps cheapest. Returns the cost of a step, in
  * passes. */
-static float best_carry(const struct planner* p, int source, float head_chance, const struct below* below,
-                        int* carry) {
+static float choose_carry(const struct planner* p, int source, float head_chance, const struct below* below,
+                          int* carry) {
 	float steps = 1, cheapest = 1;
 	*carry = 0;
 	for (int k = 0; p->costs.cascade[source] && k < below->n && k + 2 <= SLICE_ROWS; k++) {
@@ -396,7 +397,7 @@ static float pass_gain(const struct planner* p, int source, int head, int* carry
 	struct below below;
 	look_below(p, head, &below);
 	const float chance = p->tree.chance[head], next = acceptance_first(p->acceptance, source);
-	const float step = p->costs.pass[source] * best_carry(p, source, chance, &below, carry);
+	const float step = p->costs.pass[source] * choose_carry(p, source, chance, &below, carry);
 	const float rate = planner_rate(p), *verify = p->costs.verify;
 	const int rows = p->tree.n - below.n;
 	const float present = below.sum - rate * (verify[p->tree.n] - verify[rows]);
@@ -414,7 +415,7 @@ static float pass_gain(const struct planner* p, int source, int head, int* carry
 }
 
 /* True if the budget can pay for the pass, and for a row of its result, even if both fail. */
-static bool affordable_pass(const struct planner* p, int source, int carry) {
+static bool can_afford_pass(const struct planner* p, int source, int carry) {
 	const int rows = p->tree.n < SLICE_ROWS ? p->tree.n + 1 : SLICE_ROWS;
 	const float pass = p->costs.pass_worst[source] * p->costs.verify[carry + 1];
 	return p->spent + pass + p->costs.verify[rows] <= p->limits.budget;
@@ -423,7 +424,7 @@ static bool affordable_pass(const struct planner* p, int source, int carry) {
 struct plan_action planner_next(struct planner* p) {
 	struct plan_action action = {.kind = PLAN_VERIFY};
 	float best = 0;
-	grow(p);
+	grow_tree(p);
 	for (int source = 0; source < DRAFTER_COUNT; source++) {
 		const struct drafter* drafter = drafters[source];
 		if (!p->set->state[source] || !drafter->head || isinf(p->costs.pass[source]))
@@ -431,7 +432,7 @@ struct plan_action planner_next(struct planner* p) {
 		const int head = drafter->head(p->set->state[source], &p->tree);
 		int carry;
 		const float gain = head < 0 ? 0 : pass_gain(p, source, head, &carry);
-		if (gain > best && affordable_pass(p, source, carry)) {
+		if (gain > best && can_afford_pass(p, source, carry)) {
 			best = gain;
 			action = (struct plan_action){PLAN_PASS, source, head, carry};
 		}

@@ -1,5 +1,6 @@
-/* What is worth drafting: acceptance as learned, one cap on losses, and the tree with the most expected
- * tokens for its cost. It reads no clock and runs no pass: callers bring costs (cost.h) and results.
+/* Decides what to draft. It learns how often drafts are accepted, caps losses, and builds the tree with the
+ * most expected tokens for its cost. It reads no clock and runs no pass: callers bring costs (cost.h) and
+ * results.
  *
  * A round makes draft passes, then verifies a tree of n rows. Costs are in plain steps, one-row full passes
  * at the same context: c of a draft pass, v(n) of a full pass of n rows, v(1) = 1. λ is the recent
@@ -53,8 +54,8 @@ void acceptance_observe(struct acceptance*, int source, int bin, int rank, bool 
 
 /* ---- the speculation budget ----------------------------------------------------------------- */
 
-/* What drafting and learning have cost and saved, in plain steps. Promise 3 of the design, "never slower",
- * counts each token as worth one plain step.
+/* Counts what drafting and learning have cost and saved, in plain steps, so that a session is never slower
+ * than plain decoding. Each token is worth one plain step.
  *
  * Drafting: a round starts only if its worst case keeps the balance above the floor, an allowance of 3.5
  * steps and 1 % of the plain time of the tokens emitted so far. Learning: proposals and matchness passes draw
@@ -86,15 +87,16 @@ double budget_round_limit(const struct speculation_budget*);
 /* True if learning may spend `cost` now; a matchness pass, a proposal, a fit. */
 bool budget_allows_learning(const struct speculation_budget*, double cost);
 void budget_learn(struct speculation_budget*, double cost);
-/* Making quantized draft weights. It may spend half of what drafting has saved, which leaves drafting's
- * balance, and what learning may spend. It may spend ahead of time, half as much again as the
- * prepayment at most, if as many tokens were emitted as it takes steps, and if the request is long enough:
- * draft weights that make decoding a quarter faster would earn what is left. It may also do so once all
- * requests together have emitted as many tokens as that. Draft weights are worth most when they are made
- * early, and nothing when they are half made. A session that ends within as many tokens as they take steps
- * pays nothing, and a short answer after others may pay. whole, left: the estimated steps of all and of the
- * rest, at worst half too low. tokens: the tokens that the request may still emit. Weights that take over 48
- * plain steps use learning's share, or a fourth of the time of all requests together. */
+/* True if a slice of the quantized draft weights may be made now. whole, left: the estimated steps of all of
+ * them and of the rest, at worst half too low. tokens: those that the request may still emit.
+ *
+ * Draft weights are worth most when they are made early, and nothing when they are half made. Making them may
+ * spend half of what drafting has saved, which is taken from drafting's balance, and whatever learning may
+ * spend. It may spend more ahead of time, up to 1.5 times the prepayment. For this as many tokens must have
+ * been emitted as making takes steps. Besides, the request must be long enough to earn the rest if draft
+ * weights make decoding a quarter faster, or all requests together must have been that long. So a session
+ * that ends earlier pays nothing, and a short answer after others may pay. Weights that take over 48 plain
+ * steps use learning's share, or a fourth of the time of all requests together. */
 bool budget_allows_making(const struct speculation_budget*, double cost, double whole, double left,
                           int tokens);
 void budget_make(struct speculation_budget*, double cost, double whole);
@@ -117,8 +119,8 @@ struct cost_table {
 	float start[DRAFTER_COUNT];
 	/* an upper bound of pass with the whole cost of the start, which counts against the budget */
 	float pass_worst[DRAFTER_COUNT];
-	/* drafters whose passes may take cheap candidates along, n rows for c·v(n); not those whose rows share no
-	 * weights */
+	/* true: a pass of this drafter may take cheap candidates along, n rows for c·v(n), because its rows share
+	 * the weights that they read */
 	bool cascade[DRAFTER_COUNT];
 };
 
@@ -170,9 +172,9 @@ void planner_start(struct planner*, int32_t root, const struct round_limits*);
 /* Grows the tree from what drafters know now, and returns what comes next. */
 struct plan_action planner_next(struct planner*);
 /* SWIFT's tree (section 4.2, "dynamic verification") in place of planner_next: all that drafters propose now,
- * the likeliest paths first, up to max_rows <= MAX_ROWS rows. priced: only as many of these as bring the most
- * tokens over cost, drafting's cost included; at least the root and one more. */
-void planner_take_all(struct planner*, int max_rows, bool priced, float draft_cost);
+ * the likeliest paths first, up to max_rows <= MAX_ROWS rows. by_cost: only as many of these as bring the
+ * most tokens over cost, drafting's cost included; at least the root and one more. */
+void planner_take_all(struct planner*, int max_rows, bool by_cost, float draft_cost);
 /* A pass was made and its drafter has taken the results; this was its cost. */
 void planner_passed(struct planner*, float cost);
 /* The tree was verified: acceptance estimates learn. */

@@ -58,7 +58,7 @@ static int find_name(const char* name, size_t size) {
 	return -1;
 }
 
-static bool unknown_name(const char* name, size_t size, struct error* error) {
+static bool refuse_name(const char* name, size_t size, struct error* error) {
 	char known[256] = "";
 	for (int i = 0; i < DRAFTER_COUNT; i++) {
 		strcat(known, drafter_name[i]);
@@ -75,7 +75,7 @@ bool drafter_parse(const char* list, unsigned* which, struct error* error) {
 		const size_t size = strcspn(at, ",");
 		const int found = find_name(at, size);
 		if (found < 0)
-			return unknown_name(at, size < 64 ? size : 64, error);
+			return refuse_name(at, size < 64 ? size : 64, error);
 		*which |= 1u << found;
 		at += size;
 		if (!*at)

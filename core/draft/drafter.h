@@ -1,11 +1,11 @@
 /* The interface of drafters.
  *
- * A candidate is a token proposed as the child of a node, with evidence: a bin whose meaning only its drafter
- * knows. core/decode/speculate.h learns from verification how often a bin is right, and knows the cost of
- * rows and passes. A drafter knows neither.
+ * A candidate is a token proposed as the child of a node, with evidence: a bin, which means something to its
+ * drafter alone. core/decode/speculate.h learns from verification how often a bin is right, and knows the
+ * cost of rows and passes. A drafter knows neither.
  *
- * Drafters without passes extend a node at once. Others also have passes, whose results then extend nodes at
- * once. A new drafter takes its file and one line of DRAFTERS. */
+ * Drafters without passes extend a node at once. Others run passes first, and extend nodes from their
+ * results. A new drafter takes its file and one line of DRAFTERS. */
 #ifndef SWIFTLET_CORE_DRAFT_DRAFTER_H
 #define SWIFTLET_CORE_DRAFT_DRAFTER_H
 

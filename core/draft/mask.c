@@ -83,9 +83,9 @@ void mask_start(void* state, const struct mask_round* round) {
 int mask_rows(const void* state) { return ((const struct mask_drafter*)state)->n; }
 
 /* The row for the tree's root; -1 before it has run. */
-static int root_of(const struct mask_drafter* m) { return m->n > 0 ? m->round.n_behind : -1; }
+static int find_root(const struct mask_drafter* m) { return m->n > 0 ? m->round.n_behind : -1; }
 
-static int child(const struct mask_drafter* m, int row, int32_t token) {
+static int find_child(const struct mask_drafter* m, int row, int32_t token) {
 	for (int i = row + 1; row >= 0 && i < m->n; i++)
 		if (m->parent[i] == row && m->token[i] == token)
 			return i;
@@ -95,7 +95,7 @@ static int child(const struct mask_drafter* m, int row, int32_t token) {
 int mask_steps(const void* state) {
 	const struct mask_drafter* m = state;
 	int steps = 0;
-	for (int at = root_of(m); at >= 0; at = child(m, at, m->result[at].token))
+	for (int at = find_root(m); at >= 0; at = find_child(m, at, m->result[at].token))
 		steps++;
 	return steps;
 }
@@ -109,7 +109,7 @@ static bool is_end(const struct mask_drafter* m, int32_t token) {
 
 static int mask_extend(void* state, const struct tree* tree, int row, struct candidate* out, int most) {
 	struct mask_drafter* m = state;
-	m->of[row] = row == 0 ? root_of(m) : child(m, m->of[tree->parent[row]], tree->token[row]);
+	m->of[row] = row == 0 ? find_root(m) : find_child(m, m->of[tree->parent[row]], tree->token[row]);
 	if (m->of[row] < 0)
 		return 0;
 	const struct result* result = &m->result[m->of[row]];
@@ -173,12 +173,12 @@ const struct result* mask_results(const void* state) { return ((const struct mas
 void mask_judge(const void* state, const struct tree* tree, const struct result* out, int* steps,
                 int* right) {
 	const struct mask_drafter* m = state;
-	int row = 0, at = root_of(m);
+	int row = 0, at = find_root(m);
 	*steps = *right = 0;
 	while (row >= 0 && at >= 0) {
 		++*steps;
 		*right += m->result[at].token == out[row].token;
-		at = child(m, at, out[row].token);
+		at = find_child(m, at, out[row].token);
 		row = tree_child(tree, row, out[row].token);
 	}
 }
@@ -232,13 +232,13 @@ static void model_see(void* state, const struct tree* tree, const struct verdict
 	struct mask_drafter* m = state;
 	struct cache* cache = m->round.segment.cache;
 	int32_t path[MAX_ROWS];
-	int n = 0, at = root_of(m);
+	int n = 0, at = find_root(m);
 	(void)out;
 	for (int i = 0; at >= 0 && i < m->round.n_behind; i++)
 		path[n++] = i;
 	for (int i = 0; at >= 0; i++) {
 		path[n++] = at;
-		at = i < verdict->accepted ? child(m, at, tree->token[verdict->path[i + 1]]) : -1;
+		at = i < verdict->accepted ? find_child(m, at, tree->token[verdict->path[i + 1]]) : -1;
 	}
 	if (n > 0)
 		cache->backend->commit(cache, path, n);
@@ -262,10 +262,10 @@ static void mtp_see(void* state, const struct tree* tree, const struct verdict* 
 	struct cache* cache = m->round.segment.cache;
 	int32_t path[MAX_ROWS];
 	mask_see(state, tree, verdict, out);
-	for (int i = 0; i <= root_of(m); i++)
+	for (int i = 0; i <= find_root(m); i++)
 		path[i] = i;
 	if (m->n > 0)
-		cache->backend->commit(cache, path, root_of(m) + 1);
+		cache->backend->commit(cache, path, find_root(m) + 1);
 }
 
 /* Rows below the head cannot go with it: they begin with its state. */

@@ -1,6 +1,6 @@
 /* The `mask` drafter: the model itself, with sub-layers left out (SWIFT). The `model` drafter: a smaller
- * model with the same vocabulary (Leviathan et al. 2023), whose passes are the same, with nothing left out
- * and over a cache of its own. The `mtp` drafter: a layer that the model's files hold beside it (DeepSeek-AI
+ * model with the same vocabulary (Leviathan et al. 2023). Its passes leave nothing out and use a cache of its
+ * own. The `mtp` drafter: a layer that the model's files hold beside it (DeepSeek-AI
  * 2024, DeepSeek-V3, section 2.2), likewise. Each row of it takes a token and a state: the model's state of
  * the token before, or in a draft the layer's own state of the row before.
  *
@@ -41,8 +41,8 @@ void mask_start(void* state, const struct mask_round*);
 int mask_steps(const void* state);
 /* The draft model's choices, (mask_rows); of a chain, by depth. */
 const struct result* mask_results(const void* state);
-/* After verification: draft steps whose path was the target's, and those of them whose first choice was,
- * too. */
+/* After verification, along the target's path: how many draft steps were made, and how many of these chose
+ * the target's token. */
 void mask_judge(const void* state, const struct tree*, const struct result* out, int* steps, int* right);
 /* A device's whole draft loop in place of passes: where its results go (MAX_DRAFT), and how many steps it
  * took from the root. */

@@ -50,7 +50,7 @@ static void prediction_begin(void* state, const struct drafter_text* text) {
 }
 
 /* Counts the tokens at the output's end that stand before `at` in the expected text. */
-static int agreement(const struct prediction* p, int at) {
+static int count_agreeing(const struct prediction* p, int at) {
 	int n = 0;
 	while (n < p->n_tail && n < at && p->text[at - 1 - n] == p->tail[COMPARED - 1 - n])
 		n++;
@@ -64,7 +64,7 @@ static void find_place(struct prediction* p) {
 	int best = 0;
 	p->cursor = (struct follower){p->supposed < p->n ? p->supposed : p->n, 0};
 	for (int at = from; at <= to; at++) {
-		const int run = agreement(p, at), score = NEAR * run * run - abs(at - p->supposed);
+		const int run = count_agreeing(p, at), score = NEAR * run * run - abs(at - p->supposed);
 		if (run > 0 && score > best) {
 			best = score;
 			p->cursor = (struct follower){at, run};
@@ -94,7 +94,7 @@ static void prediction_append(void* state, const int32_t* token, int n) {
 
 /* ---- candidates ----------------------------------------------------------------------------- */
 
-static int run_class(int run) {
+static int classify_run(int run) {
 	static const int lowest[RUNS] = {0, 1, 2, 3, 5, 9, 17, 33};
 	return evidence_class(lowest, RUNS, run);
 }
@@ -105,7 +105,7 @@ static float prediction_prior(int bin, int rank) {
 }
 
 static int add_candidate(const struct prediction* p, int at, int run, struct candidate* out, int n) {
-	return at >= 0 && at < p->n ? candidate_add(out, n, p->text[at], run_class(run)) : n;
+	return at >= 0 && at < p->n ? candidate_add(out, n, p->text[at], classify_run(run)) : n;
 }
 
 static int prediction_extend(void* state, const struct tree* tree, int row, struct candidate* out, int most) {

@@ -118,7 +118,7 @@ static float retrieval_prior(int bin, int rank) {
 
 /* ---- candidates ----------------------------------------------------------------------------- */
 
-static const struct suffix_index* index_of(const struct retrieval* r, int i) {
+static const struct suffix_index* get_index(const struct retrieval* r, int i) {
 	return i == 0 ? r->own : r->pool ? r->pool->generation[i - 1] : NULL;
 }
 
@@ -130,7 +130,7 @@ static void find_places(struct retrieval* r, const struct tree* tree, int row) {
 	}
 	for (int i = 0; i < INDEXES; i++) {
 		const struct suffix_place above = r->place[tree->parent[row]][i];
-		r->place[row][i] = index_of(r, i) ? suffix_step(index_of(r, i), above, tree->token[row]) : above;
+		r->place[row][i] = get_index(r, i) ? suffix_step(get_index(r, i), above, tree->token[row]) : above;
 	}
 }
 
@@ -147,15 +147,15 @@ static int add_followers(const struct suffix_index* index, struct suffix_place p
 }
 
 /* Judges a follower that was seen once after this suffix: how often such followers come again. */
-static float promise(const struct suffix_place* place, int index) {
+static float rate_place(const struct suffix_place* place, int index) {
 	const int length = place[index].length;
 	return length > 0 ? by_length(index > 0, length_class(length)) : 0;
 }
 
-static int most_promising(const struct suffix_place* place) {
+static int find_best_place(const struct suffix_place* place) {
 	int best = 0;
 	for (int i = 1; i < INDEXES; i++)
-		if (promise(place, i) > promise(place, best))
+		if (rate_place(place, i) > rate_place(place, best))
 			best = i;
 	return best;
 }
@@ -167,11 +167,11 @@ static int retrieval_extend(void* state, const struct tree* tree, int row, struc
 	find_places(r, tree, row);
 	memcpy(place, r->place[row], sizeof place);
 	for (int looked = 0; looked < SUFFIXES && n < most; looked++) {
-		const int i = most_promising(place);
+		const int i = find_best_place(place);
 		if (place[i].length == 0)
 			break;
-		n = add_followers(index_of(r, i), place[i], i > 0, out, n, most);
-		place[i] = suffix_shorter(index_of(r, i), place[i]);
+		n = add_followers(get_index(r, i), place[i], i > 0, out, n, most);
+		place[i] = suffix_shorter(get_index(r, i), place[i]);
 	}
 	return n;
 }

@@ -7,7 +7,7 @@ void round_start(struct round* round, struct cache* cache, const struct sampler*
 	round->pending = NULL;
 }
 
-static void whole_pass(struct round* round, const struct tree* tree, uint8_t extra_want, struct pass* pass) {
+static void fill_pass(struct round* round, const struct tree* tree, uint8_t extra_want, struct pass* pass) {
 	const int blocks = round->segment.cache->backend->weights->shape.n_blocks;
 	round->tree = tree;
 	round->segment.n = tree->n;
@@ -24,13 +24,13 @@ void round_verify_pass(struct round* round, const struct tree* tree, uint8_t ext
 	if (cache->pending > 0)
 		cache->backend->discard(cache);
 	round->pending = NULL;
-	whole_pass(round, tree, extra_want, pass);
+	fill_pass(round, tree, extra_want, pass);
 }
 
 void round_rest_pass(struct round* round, const struct tree* tree, const int32_t* pending, int from,
                      uint8_t extra_want, struct pass* pass) {
 	round->pending = pending;
-	whole_pass(round, tree, extra_want, pass);
+	fill_pass(round, tree, extra_want, pass);
 	pass->first = from;
 	pass->row = pending;
 }

@@ -61,13 +61,13 @@ static bool was_likely(const struct shortlist* list, int32_t token) {
 	return false;
 }
 
-static int first_beyond(const struct shortlist* list, int size) {
+static int count_first(const struct shortlist* list, int size) {
 	return list->vocab >> (SHORTLIST_SIZES - 1 - size);
 }
 
 static void count_token(struct shortlist* list, int32_t token, bool known) {
 	int size = 0;
-	while (token >= first_beyond(list, size) && size < SHORTLIST_SIZES - 1)
+	while (token >= count_first(list, size) && size < SHORTLIST_SIZES - 1)
 		size++;
 	const double keep = 1 - 1 / MEMORY;
 	for (int i = 0; i < SHORTLIST_SIZES; i++)
@@ -90,12 +90,12 @@ void shortlist_take(struct shortlist* list, const int32_t* token, int n, bool co
 	list->fresh = 0;
 }
 
-static int best_size(const struct shortlist* list, double head_share) {
+static int choose_size(const struct shortlist* list, double head_share) {
 	double missed = 0, most = 0;
 	int best = SHORTLIST_SIZES - 1;
 	for (int size = best - 1; size >= 0; size--) {
 		missed += list->new_in[size + 1] / list->seen;
-		const double saved = head_share * (1 - (double)first_beyond(list, size) / list->vocab);
+		const double saved = head_share * (1 - (double)count_first(list, size) / list->vocab);
 		if (saved - A_MISS_OVER_A_SHARE * missed > most) {
 			most = saved - A_MISS_OVER_A_SHARE * missed;
 			best = size;
@@ -105,10 +105,10 @@ static int best_size(const struct shortlist* list, double head_share) {
 }
 
 const uint64_t* shortlist_bits(struct shortlist* list, double head_share) {
-	const int size = best_size(list, head_share);
+	const int size = choose_size(list, head_share);
 	if (size == SHORTLIST_SIZES - 1)
 		return NULL;
-	const int first = first_beyond(list, size), whole = first / 64;
+	const int first = count_first(list, size), whole = first / 64;
 	memset(list->bits, 0xff, (size_t)whole * sizeof *list->bits);
 	memcpy(list->bits + whole, list->text + whole, (size_t)(list->words - whole) * sizeof *list->bits);
 	list->bits[whole] |= ((uint64_t)1 << first % 64) - 1;

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 enum {
-	SUFFIX_COUNTED = 32,  /* suffixes whose counts one token changes, which bounds the work a token */
+	SUFFIX_COUNTED = 32,  /* one token changes the counts of at most so many suffixes */
 	SUFFIX_LOOKED_AT = 32 /* followers of a state that are looked at, the most recent ones */
 };
 

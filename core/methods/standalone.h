@@ -77,8 +77,8 @@ static inline const struct model_shape* shape_of(const struct standalone* m) {
 	return &m->engine->model->weights.shape;
 }
 
-/* calibration.c: passes before a round. Whether there are any; the next; takes its results and seconds, true
- * until the last. */
+/* calibration.c: passes before a round. begin: true if there are any. fill: the next one. take: takes its
+ * results and seconds; true after the last. */
 bool calibration_begin(struct standalone*);
 void calibration_fill(struct standalone*, struct pass*);
 bool calibration_take(struct standalone*, double seconds);
@@ -87,7 +87,7 @@ bool calibration_take(struct standalone*, double seconds);
 void standalone_set_policy(struct standalone*);
 /* The given exit, or the one that auxiliary weights were made for; 0: chosen by cost. */
 int standalone_given_exit(const struct standalone*);
-/* Whether the drafter drafts for the text at hand. */
+/* True if the drafter drafts for the present text. */
 bool standalone_drafts(const struct standalone*);
 
 /* standalone_tree.c: what the steps become, and what is learned of them. */

@@ -137,7 +137,7 @@ static bool repack_stack(const struct tensor_table* table, struct named_tensor* 
 	        lay_out_experts(made, &s, gates_first ? count : 1, step, count, cut, k->second, kept, error));
 }
 
-/* True for a stack whose inputs are last already. Sizes tell, since a map's inputs and outputs differ. */
+/* True for a stack whose inputs are last already. Sizes show it, since a map's inputs and outputs differ. */
 static bool has_inputs_last(const struct named_tensor* t, const struct kind* k, int inputs) {
 	return inputs > 0 && k->form == FLOATS && t->n_dims == 3 && t->dim[k->second ? 1 : 2] != inputs;
 }

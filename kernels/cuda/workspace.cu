@@ -149,7 +149,7 @@ size_t graphs_room(const struct cuda_backend* b) {
 	return b->group->captures ? (BUCKETS + 1) * nodes * NODE_BYTES : 0;
 }
 
-/* Said before anything is loaded, rather than after minutes of copying. */
+/* Checks it before anything is loaded, rather than after minutes of copying. */
 bool weights_fit(struct cuda_backend* b, size_t beside, struct error* error) {
 	size_t available = 0, total = 0;
 	struct taker count = {b, true, 0, NULL, error};

@@ -103,7 +103,7 @@ static bool better_known(const struct bank_entry* a, const struct bank_entry* b)
 /* The cluster's entries that are compared: all but those with another label, when both have one. */
 static bool is_open_to(const struct bank_entry* e, bool labelled) { return !labelled || !e->task[0]; }
 
-static struct bank_entry* best_known(struct bank* b, int64_t cluster, bool labelled) {
+static struct bank_entry* find_best_known(struct bank* b, int64_t cluster, bool labelled) {
 	struct bank_entry* found = NULL;
 	for (int i = 0; i < b->n; i++) {
 		struct bank_entry* e = &b->entry[i];
@@ -135,7 +135,7 @@ struct bank_entry* bank_find(struct bank* b, const char* task, const struct bank
 	double best = BANK_AGREES;
 	for (int i = 0; i < b->n; i++) {
 		struct bank_entry* e = &b->entry[i];
-		if (best_known(b, e->cluster, labelled) != e)
+		if (find_best_known(b, e->cluster, labelled) != e)
 			continue; /* one speaks for its cluster */
 		const struct bank_signature all = cluster_signature(b, e->cluster, labelled);
 		const double agrees = compare_signatures(b, &all, s);
@@ -188,7 +188,7 @@ static int64_t cluster_of(struct bank* b, const char* task, int64_t given) {
 }
 
 /* The index of the least useful entry, of all (cluster 0) or of one cluster. */
-static int least_useful(const struct bank* b, int64_t cluster) {
+static int find_least_useful(const struct bank* b, int64_t cluster) {
 	int least = -1;
 	for (int i = 0; i < b->n; i++)
 		if ((!cluster || b->entry[i].cluster == cluster) &&
@@ -199,16 +199,16 @@ static int least_useful(const struct bank* b, int64_t cluster) {
 
 /* The entry that makes room for another of this cluster. A cluster with many masks evicts its own, and not
  * other clusters'. NULL: there is room. */
-static const struct bank_entry* in_the_way(const struct bank* b, int64_t cluster) {
+static const struct bank_entry* find_entry_to_evict(const struct bank* b, int64_t cluster) {
 	int n = 0;
 	for (int i = 0; i < b->n; i++)
 		n += b->entry[i].cluster == cluster;
 	const bool crowded = n >= BANK_PER_CLUSTER;
-	return crowded || b->n == b->capacity ? &b->entry[least_useful(b, crowded ? cluster : 0)] : NULL;
+	return crowded || b->n == b->capacity ? &b->entry[find_least_useful(b, crowded ? cluster : 0)] : NULL;
 }
 
 static struct bank_entry* append_entry(struct bank* b, int64_t cluster) {
-	const struct bank_entry* least = in_the_way(b, cluster);
+	const struct bank_entry* least = find_entry_to_evict(b, cluster);
 	if (least) {
 		b->evictions++;
 		drop_entry(b, (int)(least - b->entry));
@@ -254,11 +254,11 @@ void bank_add(struct bank* b, struct bank_entry* e, const struct bank_record* r,
 	e->changed = true;
 }
 
-static bool take_up(struct bank* b, const struct bank_entry* stored) {
+static bool add_stored_entry(struct bank* b, const struct bank_entry* stored) {
 	if (stored->signature.prompts > 0)
 		bank_signature_add(&b->common, &stored->signature);
 	const int64_t cluster = cluster_of(b, stored->task, stored->cluster);
-	const struct bank_entry* least = in_the_way(b, cluster);
+	const struct bank_entry* least = find_entry_to_evict(b, cluster);
 	if (least && rate_entry(b, least) >= (double)(stored->record.tokens + 1))
 		return false;
 	struct bank_entry* e = append_entry(b, cluster);
@@ -278,7 +278,7 @@ static bool take_up(struct bank* b, const struct bank_entry* stored) {
 bool bank_restore(struct bank* b, const struct bank_entry* stored) {
 	struct bank_entry* e = find_entry(b, stored->task, stored->cluster, &stored->mask);
 	if (!e)
-		return take_up(b, stored);
+		return add_stored_entry(b, stored);
 	e->record = stored->record;
 	record_add(&e->record, &e->unsaved);
 	e->signature = stored->signature;

@@ -19,7 +19,7 @@ static bool served_well(const struct bank_record* r) {
 }
 
 /* Merges a stored entry with what is unsaved here. */
-static bool refresh_entry(void* user, const struct store_mask* stored) {
+static bool merge_entry(void* user, const struct store_mask* stored) {
 	struct memory* m = user;
 	struct bank_entry entry = stored->entry;
 	entry.converged |= served_well(&entry.record);
@@ -38,7 +38,7 @@ void memory_take_news(struct memory* m) {
 	if (state.generation == m->generation)
 		return;
 	m->generation = state.generation;
-	store_each(m->store, m->model.fingerprint, refresh_entry, m, &ignored);
+	store_each(m->store, m->model.fingerprint, merge_entry, m, &ignored);
 }
 
 /* Each memory begins at another number, so that no two tenants' entries share one. */
@@ -71,7 +71,7 @@ struct memory* memory_for(struct memory* common, int tenant, const char* name, s
 	m->next = common->next;
 	common->next = m;
 	pthread_mutex_unlock(&common->lock);
-	return m->store && !store_each(m->store, m->model.fingerprint, refresh_entry, m, e) ? NULL : m;
+	return m->store && !store_each(m->store, m->model.fingerprint, merge_entry, m, e) ? NULL : m;
 }
 
 struct memory* memory_of(struct memory* common, int tenant) {
@@ -90,7 +90,7 @@ struct memory* memory_open(const struct model* model, const char* name, const ch
 	m->model.blocks = model->weights.shape.n_blocks;
 	m->dim = model->weights.shape.dim;
 	if (path && (!(m->store = store_open(path, STORE_SERVE, e)) ||
-	             !store_each(m->store, m->model.fingerprint, refresh_entry, m, e))) {
+	             !store_each(m->store, m->model.fingerprint, merge_entry, m, e))) {
 		store_close(m->store);
 		m->store = NULL;
 		memory_close(m);
@@ -167,14 +167,14 @@ static bool flush_memory(struct memory* m, struct error* e) {
 	return good;
 }
 
-/* Closes the memory, and with the common one its tenants'. */
-static struct memory* next_of(const struct memory* all, struct memory* m) {
+/* The memory to visit after this one: all tenants' follow the common one. */
+static struct memory* next_memory(const struct memory* all, struct memory* m) {
 	return all->common ? NULL : m->next;
 }
 
 bool memory_flush(struct memory* m, struct error* e) {
 	bool good = true;
-	for (struct memory* each = m; each && m->store; each = next_of(m, each))
+	for (struct memory* each = m; each && m->store; each = next_memory(m, each))
 		good &= flush_memory(each, e);
 	return good;
 }
@@ -199,7 +199,7 @@ static void add_counts(struct memory_counts* to, struct memory* m) {
 
 void memory_counts(struct memory* m, struct memory_counts* out) {
 	memset(out, 0, sizeof *out);
-	for (struct memory* each = m; each; each = next_of(m, each))
+	for (struct memory* each = m; each; each = next_memory(m, each))
 		add_counts(out, each);
 	if (m->store)
 		store_state(m->store, &out->store);
@@ -215,7 +215,7 @@ static void visit_bank(struct memory* m, void (*visit)(void*, int, const struct 
 }
 
 void memory_each(struct memory* m, void (*visit)(void*, int, const struct bank_entry*), void* user) {
-	for (struct memory* each = m; each; each = next_of(m, each))
+	for (struct memory* each = m; each; each = next_memory(m, each))
 		visit_bank(each, visit, user);
 	if (m->common)
 		visit_bank(m->common, visit, user);
@@ -256,7 +256,7 @@ static int remove_from(struct memory* m, int64_t id, struct error* e) {
 
 int memory_remove(struct memory* m, int64_t id, struct error* e) {
 	int found = 0;
-	for (struct memory* each = m; each && !found; each = next_of(m, each))
+	for (struct memory* each = m; each && !found; each = next_memory(m, each))
 		found = remove_from(each, id, e);
 	return found;
 }

@@ -63,7 +63,7 @@ static void take_up_search(struct memory_watch* w) {
 }
 
 /* Continues the search of this cluster. True when it is a new one. */
-static bool carry_search(struct memory_watch* w, int64_t cluster) {
+static bool continue_search(struct memory_watch* w, int64_t cluster) {
 	struct searches* s = &memory_common(w->memory)->searches;
 	struct cluster_search* const kept = find_search(s, cluster);
 	struct cluster_search last = {.cluster = w->search_cluster}, next = {.cluster = 0};
@@ -84,17 +84,8 @@ static bool carry_search(struct memory_watch* w, int64_t cluster) {
 	return !kept;
 }
 
-/* Begins a new search for the present cluster. The old search's mask stays in the bank. */
-static void carry_anew(struct memory_watch* w) {
-	struct search* const fresh = session_new_search(w->session);
-	if (!fresh)
-		return;
-	search_close(session_swap_search(w->session, fresh));
-	take_up_search(w);
-}
-
 /* Keeps the search with its cluster, and gives the session a new one without data. */
-static void carry_away(struct memory_watch* w) {
+static void leave_search(struct memory_watch* w) {
 	struct cluster_search last = {.cluster = w->search_cluster};
 	last.search = session_forget(w->session);
 	if (last.search) {
@@ -165,7 +156,7 @@ void memory_move(struct memory_watch* w, struct memory* to) {
 	if (w->memory == to)
 		return;
 	keep_estimates(w);
-	carry_away(w);
+	leave_search(w);
 	w->memory = to;
 	w->placed = false;
 	w->entry_cluster = 0;
@@ -201,7 +192,7 @@ static void serve_entry(struct memory_watch* w, const struct bank_entry* e) {
 /* Continues a cluster that was served before, with its search's present mask. If the search is new, or if
  * another session has converged on the stored mask, it continues with that mask. */
 static void recall_entry(struct memory_watch* w, struct bank_entry* e) {
-	const bool fresh = carry_search(w, e->cluster);
+	const bool fresh = continue_search(w, e->cluster);
 	const struct mask now = session_mask(w->session, NULL);
 	const bool running = w->search && search_state(w->search) == SEARCH_RUNNING;
 	const bool take = !w->search || fresh || (e->converged && running);
@@ -226,7 +217,7 @@ static void recall_entry(struct memory_watch* w, struct bank_entry* e) {
 /* Begins a new cluster: a search of its own. */
 static void begin_cluster(struct memory_watch* w) {
 	const int64_t cluster = bank_cluster(w->memory->bank, w->task, NULL);
-	carry_search(w, cluster);
+	continue_search(w, cluster);
 	const struct mask now = session_mask(w->session, NULL);
 	struct bank_entry* e = bank_entry(w->memory->bank, w->task, cluster, &now);
 	e->skip_ratio = w->search ? search_skip_ratio(w->search) : 0;
@@ -294,7 +285,7 @@ static struct bank_entry* record_instance(struct memory_watch* w, const struct b
 	return e;
 }
 
-/* Handles drift: the search starts anew. */
+/* Handles drift: a new search begins. The old one's mask stays in the bank. */
 static void restart_search(struct memory_watch* w) {
 	struct memory* m = w->memory;
 	pthread_mutex_lock(&m->lock);
@@ -303,7 +294,11 @@ static void restart_search(struct memory_watch* w) {
 	bank_add(m->bank, e, &(struct bank_record){.held = -e->record.held}, NULL);
 	emit_event(w, MEMORY_DRIFT, &m->counts.drifts);
 	pthread_mutex_unlock(&m->lock);
-	carry_anew(w);
+	struct search* const fresh = session_new_search(w->session);
+	if (!fresh)
+		return;
+	search_close(session_swap_search(w->session, fresh));
+	take_up_search(w);
 }
 
 static void watch_rounds(struct memory_watch* w) {

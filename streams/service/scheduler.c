@@ -49,7 +49,7 @@ static void count_failure(struct scheduler* s, const struct job* job) {
 		metrics_failure(&s->option.metrics[job->tenant]);
 }
 
-static void one_less(struct scheduler* s) {
+static void count_job_out(struct scheduler* s) {
 	pthread_mutex_lock(&s->lock);
 	s->busy--;
 	pthread_cond_broadcast(&s->idle);
@@ -58,7 +58,7 @@ static void one_less(struct scheduler* s) {
 
 /* A session counts all the time that it does not compute as "other". Here that is mostly iterations of other
  * sessions, which count them themselves. */
-static void own_time(struct slot* slot) {
+static void exclude_waiting(struct slot* slot) {
 	struct swiftlet_figures* f = &slot->figures;
 	const double phases =
 	    f->seconds.prefill + f->seconds.draft + f->seconds.verify + f->seconds.plain + f->seconds.optimize;
@@ -80,7 +80,7 @@ static void log_store(struct scheduler* s) {
 static void finish_job(struct scheduler* s, struct slot* slot, const char* problem) {
 	struct job* job = slot->job;
 	swiftlet_session_figures(slot->session, &slot->figures);
-	own_time(slot);
+	exclude_waiting(slot);
 	if (slot->watch) {
 		memory_end(slot->watch);
 		log_store(s);
@@ -91,7 +91,7 @@ static void finish_job(struct scheduler* s, struct slot* slot, const char* probl
 	slot->ended = true;
 	s->running[job->tenant]--;
 	job->calls->end(job->user, &slot->figures, problem);
-	one_less(s);
+	count_job_out(s);
 }
 
 /* Retrieval looks only in earlier texts of the same key. If there is no memory for a pool, the key has
@@ -155,7 +155,7 @@ static void start_job(struct scheduler* s, struct slot* slot, struct job* job) {
 		slot->job = NULL;
 		count_failure(s, job);
 		job->calls->end(job->user, NULL, e.message);
-		one_less(s);
+		count_job_out(s);
 		return;
 	}
 	s->running[job->tenant]++;
@@ -304,7 +304,7 @@ static void note_cache(struct scheduler* s) {
 	atomic_store(&s->cache_used, used);
 }
 
-static bool work_waits(void* user) {
+static bool has_work(void* user) {
 	struct scheduler* s = user;
 	pthread_mutex_lock(&s->lock);
 	const bool waits = s->first || s->stop || s->cancel_all;
@@ -319,7 +319,7 @@ static bool may_learn(const struct scheduler* s) {
 }
 
 /* Draft weights that are ready before a request needs them take none of its time. */
-static bool make_draft_weights_idly(struct scheduler* s) {
+static bool make_draft_weights(struct scheduler* s) {
 	return s->option.session.learning.idle > 0 && engine_make_draft_weights(s->engine);
 }
 
@@ -330,8 +330,8 @@ static bool learn_from(struct scheduler* s, struct slot* slot) {
 	const int before = search_steps(session_search(slot->session));
 	const double began = s->idle_seconds;
 	for (int n = 0;
-	     n < IDLE_PASSES && may_learn(s) && !work_waits(s) && session_next_idle(slot->session, &work); n++) {
-		if (!idle_run(s->runner, slot->session, &work, work_waits, s, &s->idle_seconds))
+	     n < IDLE_PASSES && may_learn(s) && !has_work(s) && session_next_idle(slot->session, &work); n++) {
+		if (!idle_run(s->runner, slot->session, &work, has_work, s, &s->idle_seconds))
 			break;
 		scored = true;
 	}
@@ -361,7 +361,7 @@ static void log_gain_of_skipping(struct scheduler* s) {
 
 /* While no request runs, continues the searches session by session and pass by pass, until a request comes,
  * their time is over, or the last texts have nothing more to teach. True when a mask was scored. */
-static bool search_idly(struct scheduler* s) {
+static bool learn_while_idle(struct scheduler* s) {
 	struct error ignored;
 	bool any = false;
 	if (!may_learn(s))
@@ -378,7 +378,7 @@ static bool search_idly(struct scheduler* s) {
 }
 
 /* For pthread_cond_timedwait. */
-static struct timespec moment_after(double seconds) {
+static struct timespec add_to_now(double seconds) {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	t.tv_sec += (time_t)seconds;
@@ -392,7 +392,7 @@ static struct timespec moment_after(double seconds) {
 
 /* Sleeps until there is work. Every few seconds it sends watchers a sign of life. */
 static void wait_for_work(struct scheduler* s) {
-	const struct timespec until = moment_after(5);
+	const struct timespec until = add_to_now(5);
 	bool beat = false;
 	pthread_mutex_lock(&s->lock);
 	pthread_cond_broadcast(&s->idle);
@@ -425,7 +425,7 @@ static void* run_thread(void* user) {
 			show_sometimes(s, false);
 			continue;
 		}
-		const bool learned = make_draft_weights_idly(s) || search_idly(s);
+		const bool learned = make_draft_weights(s) || learn_while_idle(s);
 		show_sometimes(s, !learned);
 		if (!learned) {
 			log_gain_of_skipping(s);
@@ -548,7 +548,7 @@ void scheduler_now(struct scheduler* s, struct scheduler_now* out) {
 }
 
 void scheduler_drain(struct scheduler* s, double grace) {
-	const struct timespec until = moment_after(fmin(fmax(grace, 0), 1e6));
+	const struct timespec until = add_to_now(fmin(fmax(grace, 0), 1e6));
 	pthread_mutex_lock(&s->lock);
 	s->refusing = true;
 	bool late = false;

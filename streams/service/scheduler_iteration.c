@@ -51,7 +51,7 @@ static void preempt_slot(struct scheduler* s, struct slot* slot) {
 }
 
 /* The youngest sequence that holds memory and is younger than this one, or this one. */
-static struct slot* who_gives_way(struct scheduler* s, struct slot* slot) {
+static struct slot* choose_victim(struct scheduler* s, struct slot* slot) {
 	struct slot* youngest = slot;
 	for (struct slot* other = s->slot; other < s->end; other++) {
 		if (other->job && other->holds && other->used > youngest->used)
@@ -64,7 +64,7 @@ static struct slot* who_gives_way(struct scheduler* s, struct slot* slot) {
 static bool find_memory(struct scheduler* s, struct slot* slot) {
 	slot->holds = true;
 	while (!session_reserve(slot->session, &slot->work)) {
-		struct slot* other = release_idle(s) ? NULL : who_gives_way(s, slot);
+		struct slot* other = release_idle(s) ? NULL : choose_victim(s, slot);
 		if (other)
 			preempt_slot(s, other);
 		if (other == slot)
@@ -87,12 +87,12 @@ static bool wants_rows(const struct scheduler* s, const struct slot* slot) {
 }
 
 /* Rows that the slot's next pass over its prompt would take, of `most`. */
-static int next_rows(const struct scheduler* s, const struct slot* slot, int most) {
+static int limit_prompt_rows(const struct scheduler* s, const struct slot* slot, int most) {
 	const int left = session_prefill_left(slot->session);
 	return s->engine->backend->prefill_is_exact ? least(left, most) : least(left, PREFILL_CHUNK);
 }
 
-static struct slot* oldest_slot(struct scheduler* s) {
+static struct slot* find_oldest(struct scheduler* s) {
 	struct slot* oldest = NULL;
 	for (struct slot* slot = s->slot; slot < s->end; slot++)
 		if (slot->job && (!oldest || slot->used < oldest->used))
@@ -102,10 +102,10 @@ static struct slot* oldest_slot(struct scheduler* s) {
 
 /* A prompt begins when there is memory for all of it. The oldest sequence always goes on. */
 static bool may_begin(struct scheduler* s, const struct slot* slot, int room) {
-	return session_prefill_left(slot->session) <= room - ROOM_BESIDE || slot == oldest_slot(s);
+	return session_prefill_left(slot->session) <= room - ROOM_BESIDE || slot == find_oldest(s);
 }
 
-static struct slot* most_urgent_prompt(struct scheduler* s, int chunk, int room) {
+static struct slot* choose_prompt(struct scheduler* s, int chunk, int room) {
 	struct slot* first = NULL;
 	double most = 0;
 	for (struct slot* slot = s->slot; slot < s->end; slot++) {
@@ -133,7 +133,7 @@ static int memory_for_prompts(struct scheduler* s) {
 }
 
 /* Rows of other sequences in this iteration's full pass. */
-static int rows_beside(const struct scheduler* s) {
+static int count_decoding_rows(const struct scheduler* s) {
 	int rows = 0;
 	for (const struct slot* slot = s->slot; slot < s->end; slot++)
 		rows += slot->waits ? slot->work.pass.n : 0;
@@ -145,7 +145,7 @@ static int chunk_for_long(const struct scheduler* s, int chunk) {
 	const double plain = cost_plain_seconds(&s->engine->cost);
 	if (!s->engine->backend->prefill_is_exact)
 		return chunk;
-	return chunk_rest(&s->engine->cost, chunk, plain > 0 ? s->drafted / plain : 0, rows_beside(s));
+	return chunk_rest(&s->engine->cost, chunk, plain > 0 ? s->drafted / plain : 0, count_decoding_rows(s));
 }
 
 /* Allots each prompt its rows of this iteration: one chunk for all prompts. A prompt that ends in it is not
@@ -157,11 +157,12 @@ static void share_chunk(struct scheduler* s) {
 		slot->allotted = 0;
 	bool hurries = false;
 	for (;;) {
-		struct slot* slot = most_urgent_prompt(s, chunk, room);
+		struct slot* slot = choose_prompt(s, chunk, room);
 		if (!slot)
 			break;
 		const bool ends = session_prefill_left(slot->session) <= chunk - taken;
-		const int left = (ends ? chunk : most) - taken, rows = left > 0 ? next_rows(s, slot, left) : 0;
+		const int left = (ends ? chunk : most) - taken,
+		          rows = left > 0 ? limit_prompt_rows(s, slot, left) : 0;
 		if (rows == 0 || rows > left)
 			break;
 		/* a short prompt's first token goes before a long one's rows, except now and then */
@@ -185,7 +186,7 @@ static bool is_decoding(const struct slot* slot) {
 }
 
 /* Collects other sequences whose draft steps run the same weights. */
-static int fellow_drafters(const struct scheduler* s, const struct slot* slot) {
+static int count_drafting(const struct scheduler* s, const struct slot* slot) {
 	int n = 0;
 	for (const struct slot* other = s->slot; other < s->end; other++) {
 		n += other != slot && is_decoding(other) && mask_equal(&other->mask, &slot->mask);
@@ -193,7 +194,7 @@ static int fellow_drafters(const struct scheduler* s, const struct slot* slot) {
 	return n;
 }
 
-/* Nobody drafts while a prompt waits that would end in this iteration. */
+/* No sequence drafts while a prompt waits that would end in this iteration. */
 static void size_batch(struct scheduler* s) {
 	const int chunk = scheduler_chunk(s), room = memory_for_prompts(s);
 	int decoding = 0;
@@ -211,7 +212,7 @@ static void size_batch(struct scheduler* s) {
 			continue;
 		const struct batch batch = {.sequences = decoding - 1,
 		                            .rows = rows - slot->rows,
-		                            .drafting = fellow_drafters(s, slot),
+		                            .drafting = count_drafting(s, slot),
 		                            .hurried = hurried};
 		session_set_batch(slot->session, &batch);
 	}
@@ -407,7 +408,7 @@ static void note_grammar(struct slot* slot) {
 		slot->debt += more - FREE_GRAMMAR_SECONDS;
 }
 
-static bool owes(const struct slot* slot) { return slot->job && slot->debt > 0; }
+static bool has_debt(const struct slot* slot) { return slot->job && slot->debt > 0; }
 
 /* Pays debts with the time since the last iteration, one debt after the other. */
 static void pay_debts(struct scheduler* s) {
@@ -417,10 +418,10 @@ static void pay_debts(struct scheduler* s) {
 	const int slots = (int)(s->end - s->slot);
 	for (int i = 0; i < slots && paid > 0; i++) {
 		struct slot* const slot = &s->slot[s->payee];
-		const double part = owes(slot) ? fmin(paid, slot->debt) : 0;
+		const double part = has_debt(slot) ? fmin(paid, slot->debt) : 0;
 		slot->debt -= part;
 		paid -= part;
-		if (!owes(slot))
+		if (!has_debt(slot))
 			s->payee = (s->payee + 1) % slots;
 	}
 }
@@ -428,7 +429,7 @@ static void pay_debts(struct scheduler* s) {
 /* True when a slot without debt runs. Without one nobody has to be spared. */
 static bool has_neighbours(const struct scheduler* s) {
 	for (const struct slot* slot = s->slot; slot < s->end; slot++)
-		if (slot->job && !owes(slot))
+		if (slot->job && !has_debt(slot))
 			return true;
 	return false;
 }
@@ -454,7 +455,7 @@ static bool begin_steps(struct scheduler* s, bool prompts, bool cancel_all) {
 	const bool spares = has_neighbours(s);
 	bool any = false;
 	for (struct slot* slot = s->slot; slot < s->end; slot++)
-		if (spares && owes(slot) && !cancel_all)
+		if (spares && has_debt(slot) && !cancel_all)
 			any = true;
 		else if (prompts ? wants_rows(s, slot) : is_decoding(slot)) {
 			any = true;

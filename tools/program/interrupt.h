@@ -7,7 +7,7 @@
 /* From now on the next SIGINT or SIGTERM sets the flag. One more ends the program as usual. */
 void interrupt_watch(void);
 bool interrupted(void);
-/* Whether that was SIGTERM. */
+/* True if that was SIGTERM. */
 bool terminated(void);
 
 /* A blocked write continues after the signal, so that accepted text is printed. A blocked read returns,
