@@ -176,6 +176,12 @@ struct block_q4_group {
 	uint8_t q[16];
 };
 
+/* Ours, for folders of 8-bit integers: x = d·q. */
+struct block_q8_group {
+	uint8_t d[4]; /* f32 */
+	int8_t q[32];
+};
+
 /* Ours, for FP8 folders: x = e4m3(q)·d. */
 struct block_f8_group {
 	uint8_t d[4]; /* f32 */

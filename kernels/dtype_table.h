@@ -48,6 +48,7 @@ static const struct dtype_properties dtype_table[DTYPE_COUNT] = {
     [DTYPE_TQ2_0] = {"tq2_0", BLOCK_SUPER, sizeof(struct block_tq2_0)},
     [DTYPE_Q4_GROUP] = {"q4_group", BLOCK_SMALL, sizeof(struct block_q4_group)},
     [DTYPE_F8_GROUP] = {"f8_group", BLOCK_SMALL, sizeof(struct block_f8_group)},
+    [DTYPE_Q8_GROUP] = {"q8_group", BLOCK_SMALL, sizeof(struct block_q8_group)},
 };
 
 /* Types that are multiplied as floats, a block at a time: too rare, or too far from whole numbers on a grid,

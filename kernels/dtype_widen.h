@@ -17,6 +17,12 @@ static void widen_q8_0(const struct block_q8_0* b, float* x) {
 		x[j] = d * (float)b->q[j];
 }
 
+static void widen_q8_group(const struct block_q8_group* b, float* x) {
+	const float d = float_from_bits(load_u32(b->d));
+	for (int j = 0; j < 32; j++)
+		x[j] = d * (float)b->q[j];
+}
+
 static void widen_q4_0(const struct block_q4_0* b, float* x) {
 	const float d = half_at(b->d);
 	for (int j = 0; j < 16; j++) {
@@ -223,6 +229,7 @@ static void widen_row(enum dtype type, const void* row, float* x, int64_t cols) 
 		WIDEN_BLOCKS(TQ2_0, tq2_0);
 		WIDEN_BLOCKS(Q4_GROUP, q4_group);
 		WIDEN_BLOCKS(F8_GROUP, f8_group);
+		WIDEN_BLOCKS(Q8_GROUP, q8_group);
 	default:
 		break;
 	}

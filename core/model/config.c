@@ -180,7 +180,7 @@ static bool not_read(const struct source* s, const char* method, const char* wha
 	return fail(s,
 	            "quantization_config.quant_method is \"%.40s\"%s%.40s, which is not read; gptq and "
 	            "awq of 4 bits, bitsandbytes' 4 bits, mxfp4, fp8, modelopt's FP8, compressed-tensors' "
-	            "float-quantized and pack-quantized of 4 bits are, and GGUF's types",
+	            "float-quantized, int-quantized and pack-quantized of 4 bits are, and GGUF's types",
 	            method ? method : "", what, value);
 }
 
@@ -231,7 +231,8 @@ static bool read_compressed(const struct source* s, const char* method, const ch
 	const bool packed = format && strcmp(format, "pack-quantized") == 0;
 	int bits = packed ? 4 : 8, group = 0;
 	char text[32];
-	if (!packed && !(format && strcmp(format, "float-quantized") == 0))
+	if (!packed &&
+	    !(format && (strcmp(format, "float-quantized") == 0 || strcmp(format, "int-quantized") == 0)))
 		return not_read(s, method, format ? ", format " : "", format ? format : "");
 	if (!read_int(&in, "num_bits", 1, 64, &bits) || !read_int(&in, "group_size", -1, LARGEST, &group) ||
 	    !read_blocks(&in, "block_structure"))

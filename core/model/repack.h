@@ -1,8 +1,8 @@
 /* Converts weights that a folder stores in a layout of its own when it is opened. 4-bit GPTQ, AWQ and
  * compressed-tensors weights become groups of 32 (DTYPE_Q4_GROUP). FP8 (E4M3) with scales becomes
  * DTYPE_F8_GROUP, or F32 where groups do not end with its blocks. gpt-oss' and Llama 4's experts become
- * separate matrices, in MXFP4 or in their float type. bitsandbytes' NF4 becomes floats. All of these keep
- * every bit; only F64, which becomes F32, loses some. */
+ * separate matrices, in MXFP4 or in their float type. bitsandbytes' NF4 becomes floats, and 8-bit integers
+ * become Q8_0 or floats. All of these keep every bit; only F64, which becomes F32, loses some. */
 #ifndef SWIFTLET_CORE_MODEL_REPACK_H
 #define SWIFTLET_CORE_MODEL_REPACK_H
 
@@ -60,6 +60,8 @@ bool repack_nf4(struct tensor_table*, struct kept*, struct error*);
 /* Qwen3-Next stores rows by key head: (query, key, values, gates) in one map and (betas, decays) in another.
  * They become the maps that Qwen 3.5 has, under the names of its folders or of GGUF. */
 bool repack_heads(struct tensor_table*, const struct recurrence*, struct kept*, struct error*);
+/* compressed-tensors' 8-bit integers become DTYPE_Q8_GROUP or F32, in place of the old tensors. */
+bool repack_int8(struct tensor_table*, struct kept*, struct error*);
 bool repack_fp8(struct tensor_table*, const struct fp8_blocks*, struct kept*, struct error*);
 
 /* Returns `name` with its last `cut` bytes replaced. */

@@ -80,6 +80,7 @@ static void tame_scale(enum dtype type, uint8_t* p) {
 		break;
 	case DTYPE_Q4_GROUP:
 	case DTYPE_F8_GROUP:
+	case DTYPE_Q8_GROUP:
 		memcpy(p, &small, 4);
 		for (int j = 4; j < 36 && type == DTYPE_F8_GROUP; j++)
 			p[j] = (p[j] & 127) == 127 ? 0 : p[j];

@@ -213,8 +213,14 @@ static void config(void** state) {
 	     "[\"mamba\", \"mamba\", \"mamba\", \"mamba\"]",
 	     "all 4 blocks are recurrent"},
 	    {"\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
-	     "\"int-quantized\"}",
-	     "quant_method is \"compressed-tensors\", format int-quantized, which is not read"},
+	     "\"marlin-24\"}",
+	     "quant_method is \"compressed-tensors\", format marlin-24, which is not read"},
+	    {"\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
+	     "\"int-quantized\", "
+	     "\"config_groups\": {\"group_0\": {\"weights\": {\"num_bits\": 4}}}}",
+	     "quant_method is \"compressed-tensors\" with num_bits 4, which is not read"},
+	    {"\"quantization_config\": {\"quant_method\": \"modelopt\", \"quant_algo\": \"W4A8_AWQ\"}",
+	     "quant_method is \"modelopt\", quant_algo W4A8_AWQ, which is not read"},
 	    {"\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
 	     "\"pack-quantized\", "
 	     "\"config_groups\": {\"group_0\": {\"weights\": {\"num_bits\": 8}}}}",

@@ -204,6 +204,31 @@ def four_bits(group, config, reorder=False):
     return as_stored(edit, config)
 
 
+def whole_numbers(kind, zeros=False):
+    """Matrices of the blocks in 8 bits with a scale for each row, of a float type, as compressed-tensors stores them."""
+    def edit(folder):
+        path = folder / "model.safetensors"
+        plain, stored = {}, {}
+        for name, tensor in load_file(path).items():
+            if not name.endswith("proj.weight"):
+                plain[name] = stored[name] = tensor
+                continue
+            w = tensor.float()
+            scale = ((w.amax(1, keepdim=True) - w.amin(1, keepdim=True)) / 255 if zeros
+                     else w.abs().amax(1, keepdim=True) / 127).to(kind)
+            zero = torch.round(-128 - w.amin(1, keepdim=True) / scale.float()).clamp(-128, 127) if zeros else 0
+            q = torch.round(w / scale.float() + zero).clamp(-128, 127)
+            plain[name] = (q - zero) * scale.float()
+            stored[name], stored[name + "_scale"] = q.to(torch.int8), scale
+            if zeros:
+                stored[name + "_zero_point"] = zero.to(torch.int8)
+        save_file({n: t.contiguous() for n, t in plain.items()}, path)
+        edit.stored = stored
+    return as_stored(edit, {"quant_method": "compressed-tensors", "format": "int-quantized", "config_groups": {"group_0": {
+        "targets": ["Linear"], "weights": {"num_bits": 8, "type": "int", "symmetric": not zeros, "strategy": "channel"},
+        "input_activations": {"num_bits": 8, "type": "int", "dynamic": True, "strategy": "token"}}}})
+
+
 def compressed(group, config, symmetric=True, reorder=False):
     """Matrices of the blocks in 4 bits as compressed-tensors packs them."""
     def edit(folder):
@@ -417,6 +442,8 @@ MODELS = {
         "quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True, "version": "gemm"})),
     "llama-compressed-int4": (LlamaConfig(**WIDER), F32, 20, compressed(32, {})),
     "qwen3-compressed-int4-zeros": (Qwen3Config(**WIDER, head_dim=16), F32, 20, compressed(64, {}, symmetric=False)),
+    "llama-compressed-int8": (LlamaConfig(**WIDER), F32, 20, whole_numbers(BF16)),
+    "qwen3-compressed-int8-zeros": (Qwen3Config(**WIDER, head_dim=16), F32, 20, whole_numbers(F32, zeros=True)),
     "llama-compressed-int4-reordered": (LlamaConfig(**WIDER), F32, 20, compressed(32, {}, reorder=True)),
     "llama-fp8-compressed-blocks": (LlamaConfig(**SMALL), F32, 20, fp8((16, 8), {"name": "weight_scale", "config": {
         "quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {"group_0": {
