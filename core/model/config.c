@@ -518,7 +518,8 @@ static bool read_window(const struct source* s) {
 	m->sliding_window = is_null(s, "sliding_window") ? 0 : f->window;
 	if (!read_int(s, "sliding_window", 1, INT32_MAX / 2, &m->sliding_window))
 		return false;
-	if (!used)
+	/* SmolLM3's class reads use_sliding_window only where layer_types does not say which blocks slide. */
+	if (!used && !(types && f->special == SPECIAL_SMOLLM3))
 		m->sliding_window = 0;
 	if (types ? !read_types(s, "layer_types", "full_attention", "sliding_attention", &m->sliding)
 	          : m->sliding_window && !apply_rule(s, first))
@@ -1128,8 +1129,6 @@ static bool read_exaone4(const struct source* s) {
 static bool read_cohere2(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	m->logit_scale = 0.0625f;
-	m->head_dim = m->dim / m->heads; /* whatever the file states */
-	m->attention_scale = 1 / sqrtf((float)m->head_dim);
 	for (int b = 0; b < m->n_blocks; b++)
 		if (!block_set_has(&m->sliding, b))
 			block_set_put(&m->unrotated, b);

@@ -470,6 +470,8 @@ around("mistral3", "ministral3", "small", None, dict(image_token_index=1))
 CASES["mistral3-ministral3-silent"]["vision_config"] = {**VISION["small"], "model_type": "pixtral", "head_dim": 8}
 TURNS = {**LONG, "original_max_position_embeddings": 64}
 CASES.update({
+    "smollm3-listed-kinds-unopted": case("smollm3", sliding_window=13, layer_types=SLIDES, no_rope_layers=[0, 1, 0, 1]),
+    "cohere2-head-dim": case("cohere2", head_dim=10, hidden_size=64, num_key_value_heads=1),
     "stablelm-parallel": case("stablelm", use_parallel_residual=True, use_qkv_bias=True, num_key_value_heads=1),
     "llama-gelu-by-other-name": case("llama", hidden_act="gelu_fast"),
     "olmo2-gelu-by-other-name": case("olmo2", hidden_act="gelu_accurate"),
