@@ -1,12 +1,12 @@
-/* Turns a regular expression's syntax tree into a language. Look-ahead needs the whole rest of the
- * expression, so programs cannot express it. */
+/* Turns a regular expression's syntax tree into a language. Programs cannot express conditions on the text
+ * before or on the rest. */
 #ifndef SWIFTLET_CORE_GRAMMAR_EXPRESSION_H
 #define SWIFTLET_CORE_GRAMMAR_EXPRESSION_H
 
 #include "core/grammar/language.h"
 #include "core/grammar/reader.h"
 
-/* Whether the expression has a look-ahead. */
+/* Whether the expression has a look-ahead, a look-behind or \b. */
 bool expression_looks(const struct reader*, int node);
 /* The texts that it matches, whole or somewhere within; NULL with the reader failed. */
 struct language* expression_language(struct reader*, int node, bool whole);

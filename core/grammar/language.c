@@ -143,6 +143,13 @@ struct language* language_of_text(const char* text) {
 	return language_close(l, good);
 }
 
+int language_next(const struct language* l, int state, uint32_t code) {
+	int e = l->first[state + 1] - 1;
+	while (l->edge[e].low > code)
+		e--;
+	return l->edge[e].to;
+}
+
 bool language_takes(const struct language* l, const char* text) {
 	size_t size = strlen(text);
 	int at = l->n > 0 ? 0 : NOWHERE;
@@ -150,10 +157,7 @@ bool language_takes(const struct language* l, const char* text) {
 	for (size_t n; size > 0 && at >= 0; text += n, size -= n) {
 		if ((n = utf8_character(text, size, &code)) == 0)
 			return false;
-		int e = l->first[at + 1] - 1;
-		while (l->edge[e].low > code)
-			e--;
-		at = l->edge[e].to;
+		at = language_next(l, at, code);
 	}
 	return at >= 0 && l->ends[at];
 }
@@ -234,12 +238,7 @@ struct language* language_product(const struct language* a, const struct languag
 
 /* The state after an ASCII character; NOWHERE: none. */
 static int32_t state_after(const struct language* l, int32_t s, uint32_t code) {
-	if (s < 0 || code > 0x7f)
-		return NOWHERE;
-	int e = l->first[s + 1] - 1;
-	while (l->edge[e].low > code)
-		e--;
-	return l->edge[e].to;
+	return s < 0 || code > 0x7f ? NOWHERE : language_next(l, s, code);
 }
 
 /* Bits of a byte that are written but not yet whole: of 0, 6, 4 and 2 after each letter of four; the last two

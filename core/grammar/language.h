@@ -34,6 +34,8 @@ void language_free(struct language*);
 /* The base64 encodings (RFC 4648), with padding, of a set of ASCII texts; url: with the alphabet for URLs. */
 struct language* language_in_base64(const struct language*, bool url);
 bool language_takes(const struct language*, const char* text);
+/* The state after a character; NOWHERE: no text goes on so. */
+int language_next(const struct language*, int state, uint32_t code);
 /* The same set with the fewest states; NULL on no memory. Takes ownership of the language. */
 struct language* language_smallest(struct language*);
 

@@ -64,23 +64,28 @@ static const struct dialect in_class = {
 
 static const struct syntax syntax;
 
+/* After "(?" or "(?<". */
+static int look(struct reader* r, enum node_kind kind) {
+	const int must = reader_take(r, '=');
+	reader_take(r, '!');
+	const int within = reader_alternatives(r, &syntax, false);
+	if (!reader_take(r, ')'))
+		return reader_fail(r, "a group is not closed");
+	return reader_node(r, (struct syntax_node){.kind = kind, .a = within, .most = must});
+}
+
 /* After '('. */
 static int group(struct reader* r) {
 	if (reader_take(r, '?')) {
 		reader_take(r, 'P'); /* Python's named groups */
 		if (reader_take(r, '<')) {
 			if (reader_at(r, '=') || reader_at(r, '!'))
-				return reader_fail(r, "look-behind is not supported");
+				return look(r, NODE_LOOK_BEHIND);
 			while (reader_more(r) && r->text[r->at] != '>')
 				r->at++;
 			r->at++;
 		} else if (reader_at(r, '=') || reader_at(r, '!')) {
-			const int must = reader_take(r, '=');
-			reader_take(r, '!');
-			const int ahead = reader_alternatives(r, &syntax, false);
-			if (!reader_take(r, ')'))
-				return reader_fail(r, "a group is not closed");
-			return reader_node(r, (struct syntax_node){.kind = NODE_LOOK_AHEAD, .a = ahead, .most = must});
+			return look(r, NODE_LOOK_AHEAD);
 		} else if (!reader_take(r, ':'))
 			return reader_fail(r, "flags are not supported");
 	}
@@ -112,6 +117,11 @@ static int atom(struct reader* r) {
 	}
 	if (take_named(r))
 		return reader_ranges(r, NODE_CLASS, from);
+	if (reader_at(r, '\\') && r->at + 1 < r->size && (r->text[r->at + 1] | 0x20) == 'b') {
+		r->at += 2;
+		return reader_node(r,
+		                   (struct syntax_node){.kind = NODE_WORD_EDGE, .most = r->text[r->at - 1] == 'b'});
+	}
 	if (reader_at(r, '\\') && r->at + 2 < r->size && r->text[r->at + 1] == 'c' &&
 	    is_letter(r->text[r->at + 2])) {
 		const uint32_t control = (uint32_t)r->text[r->at + 2] & 31;

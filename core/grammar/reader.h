@@ -18,7 +18,9 @@ enum node_kind {
 	NODE_REPEAT,
 	NODE_START, /* expressions' anchors */
 	NODE_END,
-	NODE_LOOK_AHEAD /* expressions': a; most 0: it must not come */
+	NODE_LOOK_AHEAD,  /* expressions': a; most 0: it must not come */
+	NODE_LOOK_BEHIND, /* the same */
+	NODE_WORD_EDGE    /* most 0: it must not be one */
 };
 
 struct syntax_node {

@@ -167,6 +167,24 @@ static void test_schemas(void** state) {
 static void test_strings(void** state) {
 	(void)state;
 	static const struct texts texts[] = {
+	    /* conditions on the text before and on the rest, also within repeats and each other */
+	    {"{\"type\":\"string\",\"pattern\":\"\\\\bfoo\\\\b\"}",
+	     {"\"foo\"", "\"a foo-b\""},
+	     {"\"afoo\"", "\"foob\""}},
+	    {"{\"type\":\"string\",\"pattern\":\"^\\\\B-\\\\B$\"}", {"\"-\""}, {"\"a-\""}},
+	    {"{\"type\":\"string\",\"pattern\":\"^(\\\\w+\\\\b ?)+$\"}", {"\"ab cd\""}, {"\"ab-\""}},
+	    {"{\"type\":\"string\",\"pattern\":\"^((?!foo).)*$\"}", {"\"\"", "\"fo\""}, {"\"afoo\""}},
+	    {"{\"type\":\"string\",\"pattern\":\"^([^,]+(,|$)){3,}$\"}", {"\"a,b,c\""}, {"\"a,b\""}},
+	    {"{\"type\":\"string\",\"pattern\":\"^(?!.*\\\\b(a|b)\\\\b).*$\"}", {"\"ab c\""}, {"\"c a\""}},
+	    {"{\"type\":\"string\",\"pattern\":\"(?<=a)b\"}", {"\"ab\""}, {"\"b\"", "\"cb\""}},
+	    {"{\"type\":\"string\",\"pattern\":\"^(.(?<!a))+$\"}", {"\"bc\""}, {"\"bac\""}},
+	    {"{\"type\":\"string\",\"pattern\":\"^(?=.*(?<=x)y)(?!^y)\\\\w+$\"}",
+	     {"\"axy\""},
+	     {"\"ay\"", "\"yxy\""}},
+	    {"{\"type\":\"string\",\"pattern\":\"^https?:\\\\/\\\\/"
+	     "(www\\\\.)?[\\\\w.]{1,256}\\\\.\\\\w{1,6}\\\\b([\\\\w\\\\/?=]*)$\"}",
+	     {"\"https://www.a.org/x?y=1\""},
+	     {"\"https://a\""}},
 	    /* properties: long names, scripts and flags of characters, alone, in classes, and not */
 	    {"{\"type\":\"string\",\"pattern\":\"^\\\\p{Script=Greek}\\\\p{sc=Cyrl}\\\\p{scx=Han}$\"}",
 	     {"\"αж漢\""},
@@ -932,8 +950,10 @@ static void test_refused(void** state) {
 	    {"{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}",
 	     "no text at all"},
 	    {"{\"type\":\"strin\"}", "none of JSON's types"},
-	    {"{\"type\":\"string\",\"pattern\":\"(?<=a)\"}", "look-behind"},
-	    {"{\"type\":\"string\",\"pattern\":\"(a(?=b))*\"}", "within a repeat"},
+	    {"{\"type\":\"string\",\"pattern\":\"(?<=a(?=b))\"}", "within look-behind"},
+	    {"{\"type\":\"string\",\"pattern\":\"(?<=a{300})b\"}", "so much look-behind"},
+	    {"{\"type\":\"string\",\"pattern\":\"(a)\\\\1\"}", "escape is not supported"},
+	    {"{\"type\":\"string\",\"pattern\":\"^(?:(?!a{1,40}b).){1,200}$\"}", "too large"},
 	    {"{\"type\":\"string\",\"format\":\"colour\"}", "\"colour\" is not a supported format"},
 	    {"{\"contentMediaType\":\"application/json\",\"contentSchema\":{}}", "contentSchema"},
 	    {"{\"not\":{\"contentMediaType\":\"application/json\"}}", "contentMediaType"},
