@@ -1,7 +1,6 @@
 /* Opens and closes sessions, begins requests and reads figures. flow.c does the rest. */
 #include <limits.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

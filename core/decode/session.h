@@ -52,8 +52,8 @@ int session_prefill_left(const struct session*);
  * 0: whole chunks. */
 void session_limit_prefill(struct session*, int rows);
 
-/* Opens a session with a fixed mask; NULL with the error set. A learner may be added before its first request
- * (s->learner, which the session then owns). */
+/* Opens a session with a fixed mask; NULL with the error set. session_set_learner may follow before its
+ * first request. */
 struct session* session_open(struct engine*, const struct swiftlet_options*, struct error*);
 void session_close(struct session*);
 /* As the public functions of these names. */

@@ -2,7 +2,6 @@
 #include "core/files/safetensors.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/files/error_in.h"

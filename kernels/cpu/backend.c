@@ -2,7 +2,6 @@
  * Weights stay where they are. */
 #include "kernels/cpu/cpu.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

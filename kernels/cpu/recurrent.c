@@ -2,7 +2,6 @@
 #define _DEFAULT_SOURCE
 #include "kernels/cpu/cpu.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 #include "kernels/cpu/screened_head.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

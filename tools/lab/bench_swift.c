@@ -7,7 +7,6 @@
  * most that trying may cost. copy: sub-layers skipped, quantized draft weights, and both. Every token of
  * every session is compared with the plain one's. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "kernels/clock.h"

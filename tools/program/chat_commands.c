@@ -1,12 +1,10 @@
 /* Commands in a chat: lines that begin with '/'. */
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/decode/session.h"
 #include "optimizer/idle.h"
-#include "streams/memory/memory.h"
 #include "tools/program/chat.h"
 #include "tools/program/draw_mask.h"
 

@@ -1,7 +1,6 @@
 /* `swiftlet bench`: starts the laboratory, swiftlet-bench, which stands beside the program. */
 #include <errno.h>
 #include <limits.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

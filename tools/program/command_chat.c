@@ -1,6 +1,4 @@
 /* swiftlet chat: a conversation, each answer shown as it is accepted. */
-#include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <poll.h>
 #include <stdlib.h>

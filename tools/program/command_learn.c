@@ -1,9 +1,7 @@
 /* swiftlet learn: searches without a budget, before the model serves. */
 #include <cjson/cJSON.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "optimizer/optimizer.h"

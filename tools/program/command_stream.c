@@ -1,6 +1,5 @@
 /* swiftlet stream: runs the prompts of a file one after another, with one mask for all. */
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,6 @@
 
 #include "core/files/grow.h"
 #include "core/files/json.h"
-#include "streams/json_text.h"
 #include "streams/text.h"
 
 static const char* const roles[] = {"system", "user", "assistant"};

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <locale.h>
 #include <poll.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

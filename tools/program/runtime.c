@@ -6,9 +6,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/decode/session.h"
 #include "kernels/attention_cost.h"
