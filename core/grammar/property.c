@@ -7,53 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/files/unicode_category.h"
 #include "core/files/utf8.h"
 
 enum { MOST_NAME = 64, PAGE = 128 };
-
-/* PCRE2 knows categories by their short names. */
-static const char* const category[][2] = {{"Letter", "L"},
-                                          {"Cased_Letter", "L&"},
-                                          {"LC", "L&"},
-                                          {"Uppercase_Letter", "Lu"},
-                                          {"Lowercase_Letter", "Ll"},
-                                          {"Titlecase_Letter", "Lt"},
-                                          {"Modifier_Letter", "Lm"},
-                                          {"Other_Letter", "Lo"},
-                                          {"Mark", "M"},
-                                          {"Combining_Mark", "M"},
-                                          {"Nonspacing_Mark", "Mn"},
-                                          {"Spacing_Mark", "Mc"},
-                                          {"Enclosing_Mark", "Me"},
-                                          {"Number", "N"},
-                                          {"Decimal_Number", "Nd"},
-                                          {"digit", "Nd"},
-                                          {"Letter_Number", "Nl"},
-                                          {"Other_Number", "No"},
-                                          {"Punctuation", "P"},
-                                          {"punct", "P"},
-                                          {"Connector_Punctuation", "Pc"},
-                                          {"Dash_Punctuation", "Pd"},
-                                          {"Open_Punctuation", "Ps"},
-                                          {"Close_Punctuation", "Pe"},
-                                          {"Initial_Punctuation", "Pi"},
-                                          {"Final_Punctuation", "Pf"},
-                                          {"Other_Punctuation", "Po"},
-                                          {"Symbol", "S"},
-                                          {"Math_Symbol", "Sm"},
-                                          {"Currency_Symbol", "Sc"},
-                                          {"Modifier_Symbol", "Sk"},
-                                          {"Other_Symbol", "So"},
-                                          {"Separator", "Z"},
-                                          {"Space_Separator", "Zs"},
-                                          {"Line_Separator", "Zl"},
-                                          {"Paragraph_Separator", "Zp"},
-                                          {"Other", "C"},
-                                          {"Control", "Cc"},
-                                          {"cntrl", "Cc"},
-                                          {"Format", "Cf"},
-                                          {"Private_Use", "Co"},
-                                          {"Unassigned", "Cn"}};
 
 /* The property in PCRE2's spelling. False: it has a key that is none of ECMA-262's. */
 static bool spell(const char* name, char* to, size_t size) {
@@ -67,11 +24,8 @@ static bool spell(const char* name, char* to, size_t size) {
 			before = key[i][1];
 			break;
 		}
-	for (size_t i = 0; i < sizeof category / sizeof *category && !*before; i++)
-		if (strcmp(name, category[i][0]) == 0) {
-			name = category[i][1];
-			break;
-		}
+	const char* const category = *before ? NULL : unicode_category_code(name);
+	name = category ? category : name;
 	snprintf(to, size, "%s%s", before, name);
 	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_&";
 	return *name && !name[strspn(name, letters)];

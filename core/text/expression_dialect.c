@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/files/unicode_category.h"
 #include "core/files/utf8.h"
 #include "core/text/expression.h"
 
@@ -81,50 +82,6 @@ static const struct {
             {"word", WORD},
             {"xdigit", HEX}};
 
-/* Unicode's general categories by their long names, which PCRE2 does not know. */
-static const struct {
-	const char *name, *code;
-} categories[] = {{"letter", "L"},
-                  {"casedletter", "L&"},
-                  {"uppercaseletter", "Lu"},
-                  {"lowercaseletter", "Ll"},
-                  {"titlecaseletter", "Lt"},
-                  {"modifierletter", "Lm"},
-                  {"otherletter", "Lo"},
-                  {"mark", "M"},
-                  {"combiningmark", "M"},
-                  {"nonspacingmark", "Mn"},
-                  {"spacingmark", "Mc"},
-                  {"enclosingmark", "Me"},
-                  {"number", "N"},
-                  {"decimalnumber", "Nd"},
-                  {"letternumber", "Nl"},
-                  {"othernumber", "No"},
-                  {"punctuation", "P"},
-                  {"punct", "P"}, /* unlike [:punct:] */
-                  {"connectorpunctuation", "Pc"},
-                  {"dashpunctuation", "Pd"},
-                  {"openpunctuation", "Ps"},
-                  {"closepunctuation", "Pe"},
-                  {"initialpunctuation", "Pi"},
-                  {"finalpunctuation", "Pf"},
-                  {"otherpunctuation", "Po"},
-                  {"symbol", "S"},
-                  {"mathsymbol", "Sm"},
-                  {"currencysymbol", "Sc"},
-                  {"modifiersymbol", "Sk"},
-                  {"othersymbol", "So"},
-                  {"separator", "Z"},
-                  {"spaceseparator", "Zs"},
-                  {"lineseparator", "Zl"},
-                  {"paragraphseparator", "Zp"},
-                  {"other", "C"},
-                  {"control", "Cc"},
-                  {"format", "Cf"},
-                  {"surrogate", "Cs"},
-                  {"privateuse", "Co"},
-                  {"unassigned", "Cn"}};
-
 /* A property as \p{…} names it. */
 struct property {
 	char name[48]; /* in small letters, without spaces, - and _ */
@@ -170,9 +127,9 @@ static bool read_property(struct dialect_translation* t, struct property* p) {
 	for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
 		if (strcmp(p->name, sets[i].name) == 0 && strcmp(p->name, "punct") != 0)
 			p->set = sets[i].set;
-	for (size_t i = 0; i < sizeof categories / sizeof *categories; i++)
-		if (strcmp(p->name, categories[i].name) == 0)
-			snprintf(p->name, sizeof p->name, "%s", categories[i].code);
+	const char* const category = p->set ? NULL : unicode_category_code(p->name);
+	if (category)
+		snprintf(p->name, sizeof p->name, "%s", category);
 	if (strcmp(p->name, "assigned") == 0) {
 		snprintf(p->name, sizeof p->name, "Cn");
 		p->negated = !p->negated;
