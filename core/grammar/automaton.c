@@ -9,7 +9,8 @@
 #include "core/files/grow.h"
 
 enum { MAX_ITEMS = 1 << 22, BUCKETS = 1 << 12, MAX_OWED = 16, GONE = 255, NOTHING = 0 };
-enum { MOST_WORK = 1 << 25 };
+/* Rests are looked up one by one, and their numbers times LANGUAGE_STATES stay within an int. */
+enum { MOST_WORK = 1 << 25, MOST_RESTS = 1 << 12 };
 
 /* ---- lists of numbers, each kept once ----------------------------------------------------------- */
 
@@ -100,7 +101,7 @@ static int rest_of(struct automaton* x, const struct automaton_place* place, uin
 		language_free(of);
 		of = others;
 	}
-	if (!of || !grow_by_one(&x->rest, (size_t)x->n_rests, sizeof *x->rest)) {
+	if (!of || x->n_rests >= MOST_RESTS || !grow_by_one(&x->rest, (size_t)x->n_rests, sizeof *x->rest)) {
 		language_free(of);
 		return reader_fail(x->r, "with it the grammar is too large"), NOWHERE;
 	}
