@@ -55,7 +55,11 @@ REQUESTS = [
     ("no JSON", POST + b"Content-Length: 2\r\n\r\n{]", 400),
     ("a key given twice", POST + b"Content-Length: 29\r\n\r\n" + b'{"prompt": "a", "prompt": 22}', 400),
     ("JSON 100,000 deep", POST + b"Content-Length: 100000\r\n\r\n" + b"[" * 100000, 400),
-    ("no type of its body", b"POST /v1/completions HTTP/1.1\r\nContent-Length: 2\r\n" + END + b"{}", 415),
+    ("no type of its body", b"POST /v1/completions HTTP/1.1\r\nContent-Length: 2\r\n" + END + b"{}", 400),
+    ("a form of this server's own page", b"POST /v1/completions HTTP/1.1\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n"
+     b"Origin: http://localhost\r\n" + END + b"{}", 415),
+    ("a form of another page", b"POST /v1/completions HTTP/1.1\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n"
+     b"Origin: http://evil.com\r\n" + END + b"{}", 403),
     ("a method of its own", b"BREW /v1/models HTTP/1.1\r\n" + END, 405),
     # further requests of a connection: their fields are looked at too
     ("then two Hosts", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /health HTTP/1.1\r\nHost: evil.com\r\n" + END, 400),
