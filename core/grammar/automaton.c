@@ -1,6 +1,6 @@
-/* Makes an automaton deterministic, by subsets. A member of a subset is a place together with what it owes:
- * languages, each at a state, that the rest of the text still has to keep. A subset also knows the states of
- * the languages that read the text before. */
+/* Makes an automaton deterministic by the subset construction (Rabin and Scott 1959). A member of a subset is
+ * a place and what it owes: look-aheads that the rest of the text still has to keep, each a language at a
+ * state. A subset also has the states of the languages that read the text before. */
 #include "core/grammar/automaton.h"
 
 #include <stdlib.h>
@@ -79,7 +79,7 @@ static bool before_holds(const struct automaton* x, uint64_t before, int i) {
 	return s != GONE && x->before[i]->ends[s];
 }
 
-/* Any rest will do. */
+/* True if every text is right from this state on. */
 static bool is_all(const struct language* l, int s) {
 	return l->ends[s] && l->first[s + 1] - l->first[s] == 1 && l->edge[l->first[s]].to == s;
 }
@@ -89,7 +89,7 @@ static int rest_of(struct automaton* x, const struct automaton_place* place, uin
 	const int start = place->a;
 	const bool must = place->b;
 	if (!place->other)
-		before = automaton_begin(x); /* whatever it is */
+		before = automaton_begin(x); /* the text before makes no difference */
 	for (int i = 0; i < x->n_rests; i++)
 		if (x->rest[i].start == start && x->rest[i].must == must && x->rest[i].before == before)
 			return i;

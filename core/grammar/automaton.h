@@ -9,11 +9,12 @@
 enum { MAX_PLACES = 1 << 17, MAX_BEFORE = 8 };
 
 enum place_kind {
-	PLACE_CHARACTER, /* of the reader's ranges [a, b) */
-	PLACE_SPLIT,     /* goes on at `other`, too */
+	PLACE_CHARACTER, /* takes one character of the reader's ranges [a, b) */
+	PLACE_SPLIT,     /* goes on at `next` and at `other` */
 	PLACE_END,
-	PLACE_BEFORE, /* the text before has to be in the language a of `before`, or, b false, must not */
-	PLACE_AHEAD   /* the rest has to be one of place a, or, b false, must not; `other`: that looks back */
+	PLACE_BEFORE, /* goes on if the text before is in the language before[a] (b true), or if it is not */
+	PLACE_AHEAD   /* goes on if the rest is a text from place a on (b true), or if it is none. `other` is true
+	                 where place a has conditions on the text before. */
 };
 
 struct automaton_place {
@@ -21,7 +22,8 @@ struct automaton_place {
 	int a, b, next, other;
 };
 
-/* What the rest of a text has to be, seen from a place with some text before it. */
+/* The language that the rest of a text must be in: the texts from `start` on, or all others (must false). It
+ * may depend on the text before. */
 struct rest {
 	int start;
 	bool must;
@@ -33,13 +35,13 @@ struct automaton {
 	struct reader* r;
 	struct automaton_place* place; /* (n) the first is the end */
 	int n;
-	struct language* before[MAX_BEFORE]; /* (n_before) each reads the whole text as it comes */
-	int n_before, looks_back;            /* places that ask for it */
-	int behind;                          /* look-behinds that are being made */
-	int empty, word;                     /* those of `^` and `\b`; NOWHERE: none has come */
+	struct language* before[MAX_BEFORE]; /* (n_before) that conditions on the text before are about */
+	int n_before, looks_back;            /* looks_back: the number of such conditions */
+	int behind;                          /* the nesting of the look-behind that is being made */
+	int empty, word;                     /* the languages of `^` and `\b`; NOWHERE: not needed so far */
 	struct rest* rest;                   /* (n_rests) */
 	int n_rests;
-	int64_t work;
+	int64_t work; /* done so far, in members of subsets: what a pattern may take is limited */
 };
 
 /* The states of the languages of `before`, a byte each, where the text begins. */

@@ -103,10 +103,11 @@ static struct language* of_keyword(struct compiler* c, const cJSON* schema, cons
 	if (strcmp(name, "format") == 0 && strcmp(text, "json-string") == 0)
 		return json_language(c, false);
 	if (strcmp(name, "format") == 0 && !json_format_is_known(text)) {
-		const bool told = c->literal || json_field(schema, "pattern"); /* the pattern says what it is */
-		if (!told)
+		const bool known =
+		    c->literal || json_field(schema, "pattern"); /* the pattern stands for the format */
+		if (!known)
 			schema_refuse_keyword(c, text, "is not a supported format");
-		return told ? language_all() : NULL;
+		return known ? language_all() : NULL;
 	}
 	struct language* of = strcmp(name, "format") == 0
 	                          ? json_format_language(text, c->error)

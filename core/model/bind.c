@@ -534,7 +534,8 @@ static bool bind_ends(const struct binding* b, struct model* model) {
 	struct weight_table* w = &model->weights;
 	const struct model_shape* m = &w->shape;
 	const struct tensor_names* n = b->names;
-	const bool tied = b->config->tied || (b->config->tied_unsaid && !tensor_table_find(b->table, n->output));
+	const bool tied =
+	    b->config->tied || (b->config->tied_if_absent && !tensor_table_find(b->table, n->output));
 	return take_tensor(b, n->embedding, "", m->vocab, m->dim, &w->embedding) &&
 	       bind_norm(b, n->output_norm, &w->output_norm, &w->output_norm_bias) &&
 	       (tied ? bind_tied_head(b, model) : take_tensor(b, n->output, "", m->vocab, m->dim, &w->output)) &&

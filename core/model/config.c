@@ -1784,7 +1784,7 @@ static bool read_parts(const struct source* s) {
 	struct config* c = s->config;
 	const struct family* f = c->family;
 	c->tied = f->tied;
-	c->tied_unsaid = s->outer && !json_field(s->outer, "tie_word_embeddings");
+	c->tied_if_absent = s->outer && !json_field(s->outer, "tie_word_embeddings");
 	c->qkv_bias = f->qkv_bias;
 	c->output_bias = f->output_bias;
 	config_scales(c);

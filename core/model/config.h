@@ -14,7 +14,7 @@ struct config {
 	const struct family* family;
 	struct model_shape shape; /* rope factors point into `factors` */
 	bool tied;                /* the output head is the embedding */
-	bool tied_unsaid; /* it is as well where the files hold no head: the class's default is not known */
+	bool tied_if_absent;      /* the config does not say: the head is tied if the files hold none */
 	bool qkv_bias, output_bias, mlp_bias;
 	bool head_bias;         /* the output head has one */
 	bool plain_head_norms;  /* of rotated blocks, without weights */

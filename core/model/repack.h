@@ -2,7 +2,8 @@
  * compressed-tensors weights become groups of 32 (DTYPE_Q4_GROUP). FP8 (E4M3) with scales becomes
  * DTYPE_F8_GROUP, or F32 where groups do not end with its blocks. gpt-oss' and Llama 4's experts become
  * separate matrices, in MXFP4 or in their float type. bitsandbytes' NF4 becomes floats, and 8-bit integers
- * keep their scales in floats (DTYPE_Q8_GROUP), or become floats. All of these keep every bit; only F64, which becomes F32, loses some. */
+ * keep their scales in floats (DTYPE_Q8_GROUP), or become floats. All of these keep every bit; only F64,
+ * which becomes F32, loses some. */
 #ifndef SWIFTLET_CORE_MODEL_REPACK_H
 #define SWIFTLET_CORE_MODEL_REPACK_H
 

@@ -119,6 +119,11 @@ bool api_is(const cJSON* object, const char* name, const char* text) {
 	return is && strcmp(is, text) == 0;
 }
 
+bool api_ends(const char* text, const char* end) {
+	const size_t n = strlen(text), m = strlen(end);
+	return n >= m && strcmp(text + n - m, end) == 0;
+}
+
 void api_put(struct text* out, const cJSON* value) {
 	char* text = json_print(value);
 	out->failed |= !text;

@@ -40,6 +40,8 @@ cJSON* api_parse(const char* body, size_t size, struct api_error*);
 /* A member's text, NULL if it is no string; and whether it equals the given one. */
 const char* api_text(const cJSON* object, const char* name);
 bool api_is(const cJSON* object, const char* name, const char* text);
+/* True if the text ends in `end`. */
+bool api_ends(const char* text, const char* end);
 /* A value as JSON text. */
 void api_put(struct text*, const cJSON* value);
 /* Reads object.name as a number in [least, most] (whole if `whole`). `name` may be a path for messages, whose

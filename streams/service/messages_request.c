@@ -86,10 +86,8 @@ static const cJSON* read_texts(struct translation* t, const char* role, const cJ
 
 /* Calls of tools that the vendor hosts, and their results. */
 static bool is_dropped(const char* type) {
-	static const char end[] = "_tool_result";
-	const size_t n = strlen(type), m = strlen(end);
 	return json_lists("redacted_thinking server_tool_use mcp_tool_use container_upload compaction", type) ||
-	       (n > m && strcmp(type + n - m, end) == 0);
+	       api_ends(type, "_tool_result");
 }
 
 static bool read_block(struct translation* t, const cJSON* block) {

@@ -61,14 +61,9 @@ static void read_thought(struct translation* t, const cJSON* item) {
 		text_put(&t->thought, api_text(part, "text") ? api_text(part, "text") : "");
 }
 
-static bool ends_in(const char* text, const char* end) {
-	const size_t n = strlen(text), m = strlen(end);
-	return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 /* Calls of tools that the vendor hosts, their results, and what clients note for themselves. */
 static bool is_dropped(const char* type) {
-	return ends_in(type, "_call") || ends_in(type, "_call_output") ||
+	return api_ends(type, "_call") || api_ends(type, "_call_output") ||
 	       json_lists(
 	           "mcp_list_tools mcp_approval_request mcp_approval_response tool_search_output compaction "
 	           "compaction_summary ghost_snapshot",
