@@ -136,9 +136,9 @@ void budget_make(struct speculation_budget* budget, double cost, double whole) {
 
 /* ---- the planner ---------------------------------------------------------------------------- */
 
-/* The rate is that of the last plain steps, so many, with as many at a rate of 1 beside them. A token is
- * worth what the tokens after it take, and hard places lie side by side. With the mean of 256 steps an easy
- * text kept drafts out of a harder one, where they would still have been better than plain steps
+/* The rate is a mean over about so many plain steps of late, with as many at a rate of 1 beside them. A token
+ * is worth what the tokens after it take, and hard places lie side by side. With the mean of 256 steps an
+ * easy text kept drafts out of a harder one, where they would still have been better than plain steps
  * (docs/lessons.md). */
 static const float rate_memory = 32;
 /* Each token counts so much of the one before it, because a round that ends early can start another one where

@@ -166,14 +166,19 @@ static bool find_fetched(char path[PATH_SIZE], const char* name) {
 	       access(path, R_OK) == 0;
 }
 
-/* ORG/NAME of the address of a model's page, or NULL. */
+/* ORG/NAME of the address of a model's page at Hugging Face; NULL: it is none. */
 static const char* name_in_address(const char* spec) {
-	static const char* const begin[] = {"https://", "http://", "huggingface.co/", "hf.co/"};
-	const char* rest = spec;
-	for (size_t i = 0; i < sizeof begin / sizeof *begin; i++)
-		if (strncmp(rest, begin[i], strlen(begin[i])) == 0)
-			rest += strlen(begin[i]);
-	return rest > spec ? rest : NULL;
+	static const char *const scheme[] = {"https://", "http://"}, *const host[] = {"huggingface.co/",
+	                                                                              "hf.co/"};
+	for (size_t i = 0; i < sizeof scheme / sizeof *scheme; i++)
+		if (strncmp(spec, scheme[i], strlen(scheme[i])) == 0) {
+			spec += strlen(scheme[i]);
+			break;
+		}
+	for (size_t i = 0; i < sizeof host / sizeof *host; i++)
+		if (strncmp(spec, host[i], strlen(host[i])) == 0)
+			return spec + strlen(host[i]);
+	return NULL;
 }
 
 struct near_name {

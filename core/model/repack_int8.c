@@ -1,6 +1,6 @@
 /* Converts weights of 8-bit integers as compressed-tensors stores them (int-quantized): w = (q - zero)·scale,
- * with one scale for the tensor, a row, or a group of a row. They become DTYPE_Q8_GROUP where no zero is given
- * and groups are whole blocks, else F32. */
+ * with one scale for the tensor, a row, or a group of a row. They become DTYPE_Q8_GROUP where no zero is
+ * given and groups are whole blocks, else F32. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -154,6 +154,7 @@ class Run(EndToEnd):
         self.assertIn("did you mean vocabulary?", self.status(1, run("run", "Vocab", "x", env=env)))
         for address in ("https://huggingface.co/org/name", "hf.co/org/name"):
             self.assertIn("hf download org/name", self.status(1, run("run", address, "x", env=env)))
+        self.assertNotIn("hf download", self.status(1, run("run", "https://example.com/name", "x", env=env)))
         self.assertIn("postgresql://USER@HOST", self.status(1, run("masks", "list", "--store", "mysql://host/x")))
         self.assertIn("python3-pip-whl", self.status(1, run("pull", env={**env, "PATH": self.path("empty")})))
         env["XDG_CACHE_HOME"] = self.path("empty")
