@@ -110,9 +110,11 @@ enum activation {
 	ACTIVATION_SILU,
 	ACTIVATION_GELU_TANH,
 	ACTIVATION_SWIGLU_CLAMPED, /* min(g, 7)·sigmoid(1.702·g)·(clamp(u, ±7) + 1) (gpt-oss) */
-	/* MLPs of these have no gate: down · f(up · x), with up in w_gate's place and w_up absent. */
-	ACTIVATION_RELU2, /* max(x, 0)² (So et al. 2021, Primer; Arcee) */
-	ACTIVATION_XIELU  /* struct xielu (Apertus) */
+	ACTIVATION_RELU2,          /* max(x, 0)² (So et al. 2021, Primer; Arcee) */
+	ACTIVATION_XIELU,          /* struct xielu (Apertus) */
+	ACTIVATION_GELU,           /* x·Φ(x), exact (Hendrycks and Gimpel 2016) */
+	ACTIVATION_QUICK_GELU,     /* x·sigmoid(1.702·x), the same paper */
+	ACTIVATION_RELU
 };
 
 /* x > 0: positive·x² + beta·x; else negative·(exp(min(x, epsilon)) - 1 - x) + beta·x (Huang and Schlag 2024,
@@ -158,6 +160,8 @@ static inline bool block_set_has(const struct block_set* set, int block) {
 static inline void block_set_put(struct block_set* set, int block) {
 	set->word[block >> 6] |= (uint64_t)1 << (block & 63);
 }
+
+enum { MOST_STREAMS = 8 };
 
 enum norm_kind {
 	NORM_RMS,  /* x / sqrt(mean(x²) + epsilon) · w */
@@ -218,6 +222,7 @@ struct model_shape {
 	float norm_epsilon;
 	bool norm_plus_one; /* weights are stored as w - 1 (Gemma in Hugging Face files) */
 	enum activation activation;
+	bool ungated; /* MLPs are down · f(up · x), with up in w_gate's place and w_up absent (Arcee) */
 	struct rope rope;
 	struct rope sliding_rope; /* of the sliding blocks, if its dim is not 0 (Gemma 3, OLMo 3) */
 	float embedding_scale;    /* multiplies the token embedding; 1 for most, sqrt(dim) for Gemma */
@@ -267,6 +272,12 @@ struct model_shape {
 	int sharing_from;
 	/* Elements that each block reads of the token itself, beside the stream; 0: none (Gemma 4). */
 	int token_input;
+	/* Alternating updates (Baykal et al. 2023, "Alternating Updates for Efficient Transformers", section 3):
+	 * a row has so many states, of which a block computes the first. Before the block each becomes itself and
+	 * a mix of all; after it each gets its share of what the block added. A block's attention has a second,
+	 * low-rank path from its input to its output (Menghani et al. 2024, "LAuReL"). 0: one state, and no such
+	 * path (Gemma 3n). */
+	int streams;
 	/* Multi-head latent attention (Liu et al. 2024, DeepSeek-V2, section 2.1). A position keeps `latent`
 	 * elements and rope.dim rotated ones, which are the keys of all heads; the former are also the values. So
 	 * head_dim is latent + rope.dim, and kv_heads is 1. A head's query has nope_dim elements beside the
@@ -314,7 +325,7 @@ static inline bool attention_beside(const struct model_shape* s) {
 }
 /* True when blocks read more than the stream. Then no pass can continue from given states. */
 static inline bool shape_needs_tokens(const struct model_shape* s) {
-	return s->token_input > 0 || s->sharing_from > 0 || attention_beside(s);
+	return s->token_input > 0 || s->sharing_from > 0 || s->streams > 0 || attention_beside(s);
 }
 /* True when later blocks read block b's keys and values. */
 static inline bool block_is_shared(const struct model_shape* s, int b) {
@@ -385,7 +396,21 @@ struct block_weights {
 	struct tensor input_gate, input_out; /* (token_input, dim), (dim, token_input) */
 	struct tensor input_norm;            /* (1, dim) */
 	struct tensor stream_scale;          /* (1, 1) multiplies the stream after the block (Gemma 4) */
-	struct xielu xielu;                  /* where the activation is that */
+	/* With streams: r = tanh(stream_router · (norm(state) / dim)); each state k becomes itself + Σ_m mix[k,
+	 * m] · state m, with mix = stream_mix · r, and after the block it gets 1 + (stream_share · r)_k times
+	 * what was added. Gemma 3n's token input reads the first state times share_scale and is added to the
+	 * others. */
+	struct tensor stream_router, stream_router_norm; /* (streams, dim), (1, dim) */
+	struct tensor stream_mix, stream_share;          /* (1, streams³), (1, streams²) */
+	struct tensor share_scale;                       /* (1, dim) or absent */
+	/* And attention's second path: x + norm(residual_up · residual_down · x). Both outputs are divided by
+	 * sqrt(2). */
+	struct tensor residual_down, residual_up, residual_norm; /* (rank, dim), (dim, rank), (1, dim) */
+	/* Of the gate's elements only what exceeds their mean by so many standard deviations is kept (Gemma 3n).
+	 */
+	bool sparse;
+	float sparsity;
+	struct xielu xielu; /* where the activation is that */
 	/* In a recurrent block wq makes the convolution's channels (channels, dim), wk the gates (value_heads ·
 	 * value_dim, dim), wo the output; wv and attention's other tensors are absent. A short convolution has wq
 	 * (3 · value_dim, dim), wo and the convolution's weights. A state space has no w_beta; w_decay gives dt.
@@ -400,7 +425,7 @@ struct block_weights {
 
 /* Every tensor of a block but its experts, with a name for messages: block_tensor(b, part) for part in
  * [0, BLOCK_PARTS). */
-enum { BLOCK_PARTS = 51 };
+enum { BLOCK_PARTS = 59 };
 struct tensor* block_tensor(const struct block_weights* block, int part);
 const char* block_tensor_name(int part);
 
@@ -415,9 +440,12 @@ struct weight_table {
 	struct tensor output_bias;      /* (1, vocab) absent for most (Phi-MoE) */
 	/* With token_input: a token's part for all blocks is (norm(input_projection · embedding / sqrt(dim)) +
 	 * sqrt(token_input) · input_embedding[token]) / sqrt(2), the norm over each block's part. */
-	struct tensor input_embedding;       /* (vocab, n_blocks·token_input) */
-	struct tensor input_projection;      /* (n_blocks·token_input, dim) */
+	struct tensor input_embedding;  /* (at most vocab, n_blocks·token_input); further tokens read row 0 */
+	struct tensor input_projection; /* (n_blocks·token_input, dim) */
 	struct tensor input_projection_norm; /* (1, token_input) */
+	/* With streams: maps of the embedding to each state but the first, and back of the last states to one,
+	 * which is the mean; (dim, dim) */
+	struct tensor stream_in[MOST_STREAMS], stream_out[MOST_STREAMS];
 	/* A layer that predicts the token after the next one (multi-token prediction, DeepSeek-AI 2024,
 	 * DeepSeek-V3, section 2.2): a row begins as join · [norm(embedding); norm(state)], with a token and a
 	 * state that the caller gives. Absent in all other tables. */

@@ -151,27 +151,34 @@ static bool read_activation(const struct source* s) {
 	             {"gelu_fast", ACTIVATION_GELU_TANH}, /* these are the same formula */
 	             {"gelu_accurate", ACTIVATION_GELU_TANH},
 	             {"gelu_python_tanh", ACTIVATION_GELU_TANH},
+	             {"gelu", ACTIVATION_GELU},
+	             {"gelu_python", ACTIVATION_GELU},
+	             {"quick_gelu", ACTIVATION_QUICK_GELU},
+	             {"relu", ACTIVATION_RELU},
 	             {"relu2", ACTIVATION_RELU2},
 	             {"xielu", ACTIVATION_XIELU}};
 	const struct family* family = s->config->family;
 	const char* field = family->activation_field ? family->activation_field : "hidden_act";
 	const char* name = NULL;
+	s->config->shape.activation = family->activation;
+	s->config->shape.ungated = family->ungated;
+	/* The classes of LFM2 and gpt-oss do not read the field. */
+	if (family->short_convolution || family->special == SPECIAL_GPT_OSS)
+		return true;
 	if (!read_string(s, field, &name))
 		return false;
-	s->config->shape.activation = family->activation;
 	if (!name)
 		return true;
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (strcmp(name, known[i].name) == 0 &&
-		    (family->ungated ? known[i].activation == family->activation
-		                     : known[i].activation <= ACTIVATION_GELU_TANH)) {
+		    (known[i].activation == ACTIVATION_XIELU) == (family->activation == ACTIVATION_XIELU)) {
 			s->config->shape.activation = known[i].activation;
 			return true;
 		}
 	return fail(s, "%s is \"%.60s\", which is not supported; supported %s", field, name,
-	            family->activation == ACTIVATION_RELU2   ? "is relu2"
-	            : family->activation == ACTIVATION_XIELU ? "is xielu"
-	                                                     : "are silu and gelu_pytorch_tanh");
+	            family->activation == ACTIVATION_XIELU
+	                ? "is xielu"
+	                : "are silu, gelu, gelu_pytorch_tanh, quick_gelu, relu and relu2");
 }
 
 /* ---- quantized weights -------------------------------------------------------------------- */
@@ -395,12 +402,31 @@ static bool read_block_count(const struct source* s) {
 	return n > 0 && config_pair_layers(s->config, letters, n, s->file, s->error);
 }
 
+/* A width for all blocks, or in Gemma 3n one for each. The shape has the first one's. */
+static bool read_widths(const struct source* s) {
+	struct config* c = s->config;
+	const cJSON *list = json_field(s->json, "intermediate_size"), *one;
+	int b = 0;
+	if (c->family->special != SPECIAL_GEMMA3N || !cJSON_IsArray(list))
+		return required(s, "intermediate_size", LARGEST, &c->shape.ffn);
+	if (cJSON_GetArraySize(list) != c->shape.n_blocks)
+		return fail(s, "intermediate_size is neither a number nor an array of %d", c->shape.n_blocks);
+	cJSON_ArrayForEach (one, list) {
+		int64_t width;
+		if (!json_whole(one, 1, LARGEST, &width))
+			return fail(s, "intermediate_size[%d] is not a number from 1 to %d", b, LARGEST);
+		c->ffn[b++] = (int)width;
+	}
+	c->shape.ffn = c->ffn[0];
+	return true;
+}
+
 static bool read_sizes(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	const struct family* f = s->config->family;
 	if (!read_block_count(s) || !required(s, "hidden_size", LARGEST, &m->dim) ||
 	    !read_size(s, "num_attention_heads", f->heads, &m->heads) ||
-	    !required(s, has_dense(s) ? "intermediate_size" : "moe_intermediate_size", LARGEST, &m->ffn) ||
+	    !(has_dense(s) ? read_widths(s) : required(s, "moe_intermediate_size", LARGEST, &m->ffn)) ||
 	    !read_size(s, "vocab_size", f->vocab, &m->vocab))
 		return false;
 	const int head_dim = is_null(s, "head_dim") ? 0 : f->head_dim;
@@ -1290,8 +1316,6 @@ static bool read_qwen3_5(const struct source* s) {
 	*r = (struct recurrence){
 	    .key_heads = 16, .value_heads = 32, .key_dim = 128, .value_dim = 128, .kernel = 4, .log_rates = true};
 	m->attention_gated = true;
-	if (m->activation != ACTIVATION_SILU)
-		return fail(s, "hidden_act is not silu, the only one supported for %s", s->config->family->name);
 	return read_int(s, "linear_num_key_heads", 1, LARGEST, &r->key_heads) &&
 	       read_int(s, "linear_num_value_heads", 1, LARGEST, &r->value_heads) &&
 	       read_int(s, "linear_key_head_dim", 1, LARGEST, &r->key_dim) &&
@@ -1467,7 +1491,6 @@ static bool read_nemotron_h(const struct source* s) {
 	                                    .kernel = older ? "mamba_d_conv" : "conv_kernel",
 	                                    .convolution_bias = older ? "mamba_conv_bias" : "use_conv_bias"};
 	struct model_shape* m = &s->config->shape;
-	const char* activation = "silu";
 	bool bias = false, experts = false;
 	m->recurrence =
 	    (struct recurrence){.key_heads = 8, .value_heads = 128, .key_dim = 128, .value_dim = 64, .kernel = 4};
@@ -1475,14 +1498,10 @@ static bool read_nemotron_h(const struct source* s) {
 		block_set_put(&m->unrotated, b);
 		experts |= !block_set_has(&m->without_mlp, b) && !block_set_has(&s->config->dense, b);
 	}
-	if (!read_state_space(s, &fields) || !read_string(s, "mamba_hidden_act", &activation) ||
-	    !read_bool(s, "use_bias", &bias))
+	if (!read_state_space(s, &fields) || !read_bool(s, "use_bias", &bias))
 		return false;
 	if (bias)
 		return fail(s, "use_bias is true, which is not supported; supported is false");
-	if (strcmp(activation, "silu") != 0)
-		return fail(s, "mamba_hidden_act is \"%.40s\", which is not supported; supported is silu",
-		            activation);
 	if (!experts)
 		return true;
 	if (s->config->mlp_bias)
@@ -1653,15 +1672,17 @@ static bool read_experts_beside(const struct source* s) {
 }
 
 /* The last blocks read the keys of earlier ones, and may have MLPs of twice the width. */
-static bool read_shared_keys(const struct source* s) {
+static bool read_shared_keys(const struct source* s, int by_default) {
 	struct model_shape* m = &s->config->shape;
-	int shared = 0;
+	int shared = by_default;
 	bool wide = false;
 	if (!read_int(s, "num_kv_shared_layers", 0, m->n_blocks - 1, &shared) ||
 	    !read_bool(s, "use_double_wide_mlp", &wide))
 		return false;
 	if (shared == 0)
 		return true;
+	if (shared >= m->n_blocks)
+		return fail(s, "num_kv_shared_layers is %d, which is all of %d blocks", shared, m->n_blocks);
 	m->sharing_from = m->n_blocks - shared;
 	for (int b = 0; b < m->n_blocks; b++) {
 		if (block_keys_of(m, b) < 0)
@@ -1672,6 +1693,62 @@ static bool read_shared_keys(const struct source* s) {
 			s->config->ffn[b] = 2 * m->ffn;
 	}
 	return true;
+}
+
+/* ---- Gemma 3n ----------------------------------------------------------------------------- */
+
+/* The x below which a normal variable lies with the probability p: Newton's method on its distribution. */
+static double normal_quantile(double p) {
+	double x = 0;
+	for (int i = 0; i < 60; i++) {
+		const double density = exp(-x * x / 2) / sqrt(2 * 3.14159265358979323846);
+		const double step = (erfc(-x / sqrt(2)) / 2 - p) / fmax(density, 1e-9);
+		x -= fmin(fmax(step, -1), 1);
+	}
+	return x;
+}
+
+/* The share of each block's gate that is cut off. By default .95 in the first 10 of more than 10 blocks. */
+static bool read_sparsity(const struct source* s) {
+	enum { FIRST = 10 };
+	static const char field[] = "activation_sparsity_pattern";
+	struct config* c = s->config;
+	const cJSON *list = json_field(s->json, field), *one = list ? list->child : NULL;
+	const int n = c->shape.n_blocks;
+	if (list && (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != n))
+		return fail(s, "%s is not an array of %d numbers", field, n);
+	for (int b = 0; b < n; b++, one = one ? one->next : NULL) {
+		const double share = one                      ? (cJSON_IsNumber(one) ? one->valuedouble : -1)
+		                     : n > FIRST && b < FIRST ? 0.95
+		                                              : 0;
+		if (!(share >= 0) || !(share < 1))
+			return fail(s, "%s[%d] is not a number from 0 to below 1", field, b);
+		c->sparse[b] = share > 0;
+		c->sparsity[b] = share > 0 ? (float)normal_quantile((double)(float)share) : 0;
+	}
+	return true;
+}
+
+static bool read_gemma3n(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	bool scaled = true;
+	int active = 0;
+	m->attention_scale = 1;
+	m->value_norm = true;
+	m->token_input = 256;
+	m->streams = 4;
+	s->config->input_vocab = 262144;
+	if (!read_int(s, "altup_active_idx", 0, MOST_STREAMS, &active) ||
+	    !read_int(s, "altup_num_inputs", 2, MOST_STREAMS, &m->streams) ||
+	    !read_bool(s, "altup_correct_scale", &scaled) ||
+	    !read_int(s, "hidden_size_per_layer_input", 1, 1 << 16, &m->token_input) ||
+	    !read_int(s, "vocab_size_per_layer_input", 1, LARGEST, &s->config->input_vocab))
+		return false;
+	if (active != 0)
+		return fail(s, "altup_active_idx is %d, which is not supported; supported is 0", active);
+	s->config->no_share_scale = !scaled;
+	return read_shared_keys(s, 15) && read_sparsity(s) &&
+	       read_cap(s, "final_logit_softcapping", 30, &m->logit_softcap);
 }
 
 static bool read_gemma4(const struct source* s) {
@@ -1693,7 +1770,7 @@ static bool read_gemma4(const struct source* s) {
 		            both_ways);
 	return read_bool(s, "attention_k_eq_v", &c->keys_as_values) && read_full_heads(s) &&
 	       read_int(s, "hidden_size_per_layer_input", 0, 1 << 16, &m->token_input) &&
-	       read_int(s, "vocab_size_per_layer_input", 1, LARGEST, &c->input_vocab) && read_shared_keys(s) &&
+	       read_int(s, "vocab_size_per_layer_input", 1, LARGEST, &c->input_vocab) && read_shared_keys(s, 0) &&
 	       read_experts_beside(s) && read_cap(s, "final_logit_softcapping", 0, &m->logit_softcap);
 }
 
@@ -1767,6 +1844,7 @@ static bool read_special(const struct source* s) {
 	                                                     [SPECIAL_DOTS1] = read_dots1,
 	                                                     [SPECIAL_DEEPSEEK] = read_deepseek,
 	                                                     [SPECIAL_COHERE2] = read_cohere2,
+	                                                     [SPECIAL_GEMMA3N] = read_gemma3n,
 	                                                     [SPECIAL_GEMMA4] = read_gemma4};
 	const enum special special = s->config->family->special;
 	return (size_t)special >= sizeof read / sizeof *read || !read[special] || read[special](s);
@@ -1825,6 +1903,19 @@ static bool read_ends(struct source* s) {
 		one = cJSON_IsArray(ends) ? one->next : NULL;
 	}
 	return true;
+}
+
+/* The convolution of recurrent blocks has SiLU here; their classes take the MLP's activation for it, or one
+ * of its own. */
+static bool check_convolution(const struct source* s) {
+	const struct family* f = s->config->family;
+	const char *field = f->single_mixers ? "mamba_hidden_act" : "hidden_act", *name = "silu";
+	if (f->short_convolution || attention_blocks(&s->config->shape) == s->config->shape.n_blocks)
+		return true;
+	return read_string(s, field, &name) &&
+	       (strcmp(name, "silu") == 0 || strcmp(name, "swish") == 0 ||
+	        fail(s, "%s is \"%.60s\", which is not supported beside recurrent blocks; supported is silu",
+	             field, name));
 }
 
 /* Limits the sizes of a recurrence to those that the arithmetic supports. */
@@ -1931,8 +2022,8 @@ static bool parse(struct config* c, const char* text, size_t size, const char* f
 
 static bool read_config(struct source* s) {
 	return read_family(s) && check_refused(s) && read_quantization(s) && read_sizes(s) &&
-	       read_activation(s) && read_window(s) && read_parts(s) && drop_idle_window(s) && read_rope(s) &&
-	       read_ends(s) && config_check(s->config, s->file, s->error);
+	       read_activation(s) && read_window(s) && read_parts(s) && check_convolution(s) &&
+	       drop_idle_window(s) && read_rope(s) && read_ends(s) && config_check(s->config, s->file, s->error);
 }
 
 bool config_parse(struct config* c, const char* text, size_t size, const char* file, struct error* error) {

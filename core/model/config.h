@@ -22,13 +22,16 @@ struct config {
 	struct block_set dense; /* in a model with experts: the blocks that have one MLP */
 	/* With single_mixers: which of the file's layers are a block's attention or recurrence, and its MLP. */
 	int16_t mixer_layer[MAX_BLOCKS], mlp_layer[MAX_BLOCKS];
-	bool convolution_bias;          /* of Mamba-2's blocks */
-	bool no_state_norm;             /* Mamba-2's blocks have no norm */
-	bool no_choice_bias;            /* the router has none, unlike others of its family */
-	int further_blocks;             /* blocks after the others that predict later tokens; they do not run */
-	int ffn[MAX_BLOCKS];            /* width of each block's MLP when they differ; else 0 */
-	bool keys_as_values;            /* blocks with full attention have no value weights */
-	int input_vocab;                /* rows of the embedding for the blocks' inputs; 0: shape.vocab */
+	bool convolution_bias;   /* of Mamba-2's blocks */
+	bool no_state_norm;      /* Mamba-2's blocks have no norm */
+	bool no_choice_bias;     /* the router has none, unlike others of its family */
+	int further_blocks;      /* blocks after the others that predict later tokens; they do not run */
+	int ffn[MAX_BLOCKS];     /* width of each block's MLP when they differ; else 0 */
+	bool keys_as_values;     /* blocks with full attention have no value weights */
+	int input_vocab;         /* rows of the embedding for the blocks' inputs; 0: shape.vocab */
+	bool sparse[MAX_BLOCKS]; /* blocks whose gates are cut off, by so many standard deviations */
+	float sparsity[MAX_BLOCKS];
+	bool no_share_scale;            /* the first stream's scale is stored and not used (Gemma 3n) */
 	struct xielu xielu[MAX_BLOCKS]; /* of GGUF's metadata, as trained */
 	struct packing packing;
 	int32_t end_token[MAX_END_TOKENS];

@@ -212,6 +212,12 @@ static const struct family families[] = {
            .activation = ACTIVATION_GELU_TANH, .head_norm = HEAD_NORM_EACH, NORMS_AROUND,
            .router = "router.proj.weight", .stacked_gate_up = "experts.gate_up_proj",
            .stacked_down = "experts.down_proj"),
+    FAMILY("gemma3n_text", "gemma3n", .special = SPECIAL_GEMMA3N, .vocab = 262400, .heads = 8, .kv_heads = 2,
+           .head_dim = 256, .context = 32768, .window = 512, .window_rule = WINDOW_PERIOD, .window_period = 5,
+           .epsilon = 1e-6f, .theta = 1e6f, .sliding_theta = 1e4f,
+           .sliding_theta_field = "rope_local_base_freq", .tied = true, BIASES,
+           .activation_field = "hidden_activation", .scaled_embedding = true,
+           .activation = ACTIVATION_GELU_TANH, .head_norm = HEAD_NORM_EACH, NORMS_AROUND),
     FAMILY("llama4_text", "llama4", .special = SPECIAL_LLAMA4, .vocab = 202048, .heads = 40, .kv_heads = 8,
            .head_dim = 128, .context = 131072, .epsilon = 1e-5f, .theta = 5e5f, BIASES, .interleaved = true,
            .norm_after_rope = true, .router = "feed_forward.router.weight",
@@ -256,6 +262,7 @@ static const struct within {
 } within[] = {{"mistral3", "mistral", false},
               {"gemma3", "gemma3_text", false},
               {"gemma4", "gemma4_text", false},
+              {"gemma3n", "gemma3n_text", false},
               {"qwen2_vl", "qwen2_vl_text", true},
               {"qwen2_5_vl", "qwen2_5_vl_text", true},
               {"qwen3_vl", "qwen3_vl_text", false},
@@ -301,8 +308,6 @@ const struct family* family_within(const char* name, bool* flat) {
 static const struct refusal {
 	const char *name, *reason;
 } refusals[] = {
-    {"gemma3n", "its blocks read and write several copies of the stream (AltUp)"},
-    {"gemma3n_text", "its blocks read and write several copies of the stream (AltUp)"},
     {"kimi_linear", "its linear attention has a decay for each element of a key"},
     {"kimi-linear", "its linear attention has a decay for each element of a key"},
     {"laguna", "its blocks have different numbers of heads, and gates of softplus"},

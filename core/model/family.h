@@ -49,6 +49,7 @@ enum special {
 	SPECIAL_DEEPSEEK,     /* latent attention, experts with shared ones */
 	SPECIAL_COHERE2,      /* a scale of the logits; blocks with full attention have no positions */
 	SPECIAL_GEMMA4,      /* heads of two sizes, shared keys, inputs by token and block, experts beside MLPs */
+	SPECIAL_GEMMA3N,     /* several states of a row, shared keys, inputs by token and block, sparse gates */
 	SPECIAL_QWEN3_5,     /* recurrent blocks beside gated attention */
 	SPECIAL_QWEN3_5_MOE, /* the same with experts */
 	SPECIAL_QWEN3_NEXT,  /* the same with experts in some blocks */

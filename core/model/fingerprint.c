@@ -89,6 +89,10 @@ static void add_later_parts(struct sha256* hash, const struct model_shape* m) {
 		for (int i = 0; i < SPACE_PARTS && r->input_scale[0] != 0; i++)
 			add_number(hash, (double)r->input_scale[i]);
 	}
+	if (m->streams > 0)
+		add_number(hash, m->streams);
+	if (m->ungated != (m->activation == ACTIVATION_RELU2 || m->activation == ACTIVATION_XIELU))
+		add_number(hash, 1 + m->ungated);
 	if (attention_beside(m))
 		sha256_add(hash, &m->beside_recurrence, sizeof m->beside_recurrence);
 	const double scales[] = {(double)m->attention_out_scale, (double)m->recurrent_out_scale,
@@ -201,6 +205,10 @@ void model_fingerprint(struct model* model) {
 		add_tensor(&hash, &w->input_projection);
 		add_tensor(&hash, &w->input_projection_norm);
 	}
+	for (int k = 1; k < w->shape.streams; k++) {
+		add_tensor(&hash, &w->stream_in[k]);
+		add_tensor(&hash, &w->stream_out[k]);
+	}
 	for (int b = 0; w->block && b < w->shape.n_blocks; b++) {
 		const struct block_weights* k = &w->block[b];
 		for (int i = 0; i < BLOCK_PARTS; i++)
@@ -210,6 +218,8 @@ void model_fingerprint(struct model* model) {
 		                        (double)k->xielu.epsilon};
 		if (w->shape.activation == ACTIVATION_XIELU)
 			add_numbers(&hash, xielu, 4);
+		if (k->sparse)
+			add_number(&hash, (double)k->sparsity);
 		for (int e = 0; tensor_present(&k->router) && e < w->shape.n_experts; e++) {
 			add_tensor(&hash, &k->expert[e].w_gate);
 			add_tensor(&hash, &k->expert[e].w_up);

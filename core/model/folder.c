@@ -14,13 +14,15 @@
 static const struct data_folder {
 	const char *embedding, *output_norm, *output, *block;
 	const char *input_embedding, *input_projection, *input_projection_norm;
+	const char *stream_in, *stream_out;
 	const char* within;
 } places[] = {
 #define PLACE(prefix, head, within)                                                                          \
 	{                                                                                                        \
 		prefix "embed_tokens.weight", prefix "norm", head "lm_head.weight", prefix "layers.%d.",             \
 		    prefix "embed_tokens_per_layer.weight", prefix "per_layer_model_projection.weight",              \
-		    prefix "per_layer_projection_norm", within                                                       \
+		    prefix "per_layer_projection_norm", prefix "altup_projections.%d.weight",                        \
+		    prefix "altup_unembed_projections.%d.weight", within                                             \
 	}
     PLACE("model.", "", NULL),
     PLACE("", "", NULL),
@@ -29,7 +31,8 @@ static const struct data_folder {
     PLACE("model.text_model.", "", "model.text_model."),
 #undef PLACE
 #define STATE_PLACE(prefix)                                                                                  \
-	prefix "embeddings.weight", prefix "norm", "lm_head.weight", prefix "layers.%d.", NULL, NULL, NULL, NULL
+	prefix "embeddings.weight", prefix "norm", "lm_head.weight", prefix "layers.%d.", NULL, NULL, NULL,      \
+	    NULL, NULL, NULL
     {STATE_PLACE("backbone.")},
     {STATE_PLACE("model.")},
 #undef STATE_PLACE
@@ -138,6 +141,16 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .input_out = "per_layer_projection",
 	    .input_norm = "post_per_layer_input_norm",
 	    .stream_scale = "layer_scalar",
+	    .stream_in = at->stream_in,
+	    .stream_out = at->stream_out,
+	    .stream_router = "altup.modality_router.weight",
+	    .stream_router_norm = "altup.router_norm",
+	    .stream_mix = "altup.prediction_coefs.weight",
+	    .stream_share = "altup.correction_coefs.weight",
+	    .share_scale = "altup.correct_output_scale",
+	    .residual_down = "laurel.linear_left",
+	    .residual_up = "laurel.linear_right",
+	    .residual_norm = "laurel.post_laurel_norm",
 	    .query_down = "self_attn.q_a_proj",
 	    .query_up = "self_attn.q_b_proj",
 	    .query_down_norm = "self_attn.q_a_layernorm",

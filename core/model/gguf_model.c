@@ -84,6 +84,16 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .input_out = "proj",
 	    .input_norm = "post_norm",
 	    .stream_scale = "layer_output_scale.weight",
+	    .stream_in = "altup_proj.weight",
+	    .stream_out = "altup_unembd_proj.weight",
+	    .stream_router = "altup_router.weight",
+	    .stream_router_norm = "altup_router_norm",
+	    .stream_mix = "altup_predict_coef.weight",
+	    .stream_share = "altup_correct_coef.weight",
+	    .share_scale = "altup_correct_scale.weight",
+	    .residual_down = "laurel_l",
+	    .residual_up = "laurel_r",
+	    .residual_norm = "laurel_post_norm",
 	    .query_down = "attn_q_a",
 	    .query_up = "attn_q_b",
 	    .query_down_norm = "attn_q_a_norm",
@@ -247,7 +257,8 @@ static bool read_feed_forward(const struct gguf_source* s, const char* key) {
 	c->shape.ffn = 1;
 	if (c->family->single_mixers)
 		return true;
-	if (c->family->special == SPECIAL_GEMMA4 && !read_by_block(s, "feed_forward_length", c->ffn, &listed))
+	if ((c->family->special == SPECIAL_GEMMA4 || c->family->special == SPECIAL_GEMMA3N) &&
+	    !read_by_block(s, "feed_forward_length", c->ffn, &listed))
 		return false;
 	if (!listed)
 		return required_int(s, key, LARGEST, &c->shape.ffn);
@@ -489,6 +500,56 @@ static bool read_gemma4(const struct gguf_source* s) {
 	return true;
 }
 
+/* The multipliers of standard deviations by block; not finite for blocks whose gates are whole. */
+static bool read_sparsity(const struct gguf_source* s) {
+	struct config* c = s->config;
+	char name[96];
+	enum { FIRST = 10 };
+	float* listed = NULL;
+	int n = 0;
+	if (!gguf_floats(s->gguf, key_of(s, "activation_sparsity_scale", name), &listed, &n, s->error))
+		return false;
+	const bool good =
+	    n == 0 || n >= c->shape.n_blocks ||
+	    fail(s, "%s has %d elements, expected one for each of %d blocks", name, n, c->shape.n_blocks);
+	for (int b = 0; n == 0 && b < FIRST && b < c->shape.n_blocks; b++) {
+		c->sparse[b] = true;
+		c->sparsity[b] = 1.6448533535003662f; /* cuts off .95, as every reader does */
+	}
+	for (int b = 0; good && b < n && b < c->shape.n_blocks; b++) {
+		c->sparse[b] = isfinite(listed[b]);
+		c->sparsity[b] = c->sparse[b] ? listed[b] : 0;
+	}
+	free(listed);
+	return good;
+}
+
+static bool read_gemma3n(const struct gguf_source* s) {
+	struct model_shape* m = &s->config->shape;
+	int shared = 0, active = 0;
+	char name[96];
+	m->attention_scale = 1;
+	m->value_norm = true;
+	m->activation = ACTIVATION_GELU_TANH;
+	m->logit_softcap = 30; /* files leave it out */
+	m->streams = 4;
+	if (!read_int(s, "altup.num_inputs", 2, MOST_STREAMS, &m->streams) ||
+	    !read_int(s, "altup.active_idx", 0, MOST_STREAMS, &active) ||
+	    !read_int(s, "attention.shared_kv_layers", 0, m->n_blocks - 1, &shared) ||
+	    !required_int(s, "embedding_length_per_layer_input", 1 << 16, &m->token_input) ||
+	    !read_float(s, "final_logit_softcapping", 0, 1e9, &m->logit_softcap) || !read_sparsity(s))
+		return false;
+	if (active != 0)
+		return fail(s, "%s is %d, which is not supported; supported is 0",
+		            key_of(s, "altup.active_idx", name), active);
+	m->sharing_from = shared ? m->n_blocks - shared : 0;
+	for (int b = 0; b < m->n_blocks; b++)
+		if (block_keys_of(m, b) < 0)
+			return fail(s, "%s is %d: block %d has no block of its kind to read the keys of",
+			            key_of(s, "attention.shared_kv_layers", name), shared, b);
+	return true;
+}
+
 /* Latent attention. Most files give a head's sizes as key_length_mla and value_length_mla, beside the sizes
  * of what the cache keeps. The first files give them as key_length and value_length. */
 static bool read_deepseek(const struct gguf_source* s) {
@@ -686,6 +747,8 @@ static bool read_special(const struct gguf_source* s) {
 		return read_apertus(s);
 	case SPECIAL_GEMMA4:
 		return read_gemma4(s);
+	case SPECIAL_GEMMA3N:
+		return read_gemma3n(s);
 	case SPECIAL_DEEPSEEK:
 		return read_deepseek(s);
 	case SPECIAL_LFM2:
@@ -835,13 +898,11 @@ static bool read_sliding_rope(const struct gguf_source* s) {
 	if (f->sliding_theta == 0 || !m->sliding_window)
 		return true;
 	struct rope* r = &m->sliding_rope;
-	*r =
-	    (struct rope){.dim = f->special == SPECIAL_GEMMA4 ? m->head_dim : m->rope.dim,
-	                  .interleaved = m->rope.interleaved,
-	                  .theta = f->special == SPECIAL_GEMMA3 || f->special == SPECIAL_GEMMA4 ? f->sliding_theta
-	                                                                                        : m->rope.theta,
-	                  .factor = 1,
-	                  .attention_factor = 1};
+	*r = (struct rope){.dim = f->special == SPECIAL_GEMMA4 ? m->head_dim : m->rope.dim,
+	                   .interleaved = m->rope.interleaved,
+	                   .theta = f->scaled_embedding ? f->sliding_theta : m->rope.theta, /* Gemma's own */
+	                   .factor = 1,
+	                   .attention_factor = 1};
 	if (f->special == SPECIAL_GEMMA4 && !read_int(s, "rope.dimension_count_swa", 1, m->head_dim, &r->dim))
 		return false;
 	return read_float(s, "rope.freq_base_swa", 1.001, 1e12, &r->theta);
@@ -856,6 +917,7 @@ static void read_parts(const struct gguf_source* s) {
 	s->config->qkv_bias = tensor_table_find_ending(table, ".attn_q.bias");
 	s->config->output_bias = tensor_table_find_ending(table, ".attn_output.bias");
 	s->config->mlp_bias = tensor_table_find(table, "blk.0.ffn_up.bias") != NULL;
+	s->config->shape.ungated = s->config->family->ungated;
 	if (s->config->family->ungated)
 		s->config->shape.activation = s->config->family->activation;
 	s->config->shape.norm_after_rope = s->config->family->norm_after_rope;

@@ -50,6 +50,8 @@ struct delta_row {
 /* Bytes of one activation row prepared for products with weights of a type: the floats themselves
  * for F32, F16 and BF16; int8 blocks with scales for the quantized types. 64-byte multiple. */
 size_t reference_prepared_bytes(enum dtype weight, int cols);
+/* Any activation but those of two inputs or with parameters. */
+float reference_activation(enum activation activation, float x);
 
 struct cpu_kernels {
 	const char* name;

@@ -313,6 +313,22 @@ struct gate_job {
 	const float *gate_bias, *up_bias;
 };
 
+/* Keeps of each row's gate only what exceeds its mean by `sparsity` standard deviations (Gemma 3n). */
+static void sparsify_rows(float* rows, float sparsity, int width, int n) {
+	for (int i = 0; i < n; i++) {
+		float* row = nth(rows, i, width);
+		double sum = 0, squares = 0;
+		for (int j = 0; j < width; j++)
+			sum += (double)row[j];
+		const double mean = sum / width;
+		for (int j = 0; j < width; j++)
+			squares += ((double)row[j] - mean) * ((double)row[j] - mean);
+		const float cutoff = (float)mean + (float)sqrt(squares / width) * sparsity;
+		for (int j = 0; j < width; j++)
+			row[j] = fmaxf(row[j] - cutoff, 0);
+	}
+}
+
 static void gate_row(void* user, int i, int thread) {
 	(void)thread;
 	const struct gate_job* job = user;
@@ -360,6 +376,8 @@ static void run_mlp(struct cpu_backend* b, const struct sub_layer_weights* from,
 	                             {.out = b->up, .stride = (size_t)ffn, .w = &w->w_up}};
 	multiply_kind(b, from, block, COLUMN_MLP, x, s->dim, n, in, gated ? 2 : 1);
 	mark(b, PART_GATE_UP);
+	if (w->sparse)
+		sparsify_rows(b->gate, w->sparsity, ffn, n);
 	if (gated)
 		gate_rows(b, ffn, floats(&vectors->b_gate), floats(&vectors->b_up), n);
 	else
@@ -406,8 +424,8 @@ static void mlp_sub_layer(struct cpu_backend* b, const struct sub_layer_weights*
 	           b->head.weights->shape.mlp_out_scale, n);
 }
 
-/* Adds the input that the block takes of the rows' tokens. */
-static void add_token_input(struct cpu_backend* b, int block, int n) {
+/* y = the input that the block takes of the rows' tokens. */
+static void compute_token_input(struct cpu_backend* b, int block, int n) {
 	const struct block_weights *w = &b->head.weights->block[block], *vectors = &b->block[block];
 	const struct model_shape* s = &b->head.weights->shape;
 	const int width = s->token_input, dim = s->dim;
@@ -420,15 +438,31 @@ static void add_token_input(struct cpu_backend* b, int block, int n) {
 	const struct product out = {.out = b->y, .stride = (size_t)dim, .w = &w->input_out};
 	multiply(b, b->gate, width, n, &out, 1);
 	norm_rows(b, b->y, b->y, floats(&vectors->input_norm), NULL, dim, n);
-	for (int i = 0; i < n; i++)
-		b->kernels->join(nth(b->x, i, dim), nth(b->y, i, dim), dim);
+}
+
+/* The end of a block that computes one of several states. After the last block x is the state of all. */
+static void end_streams(struct cpu_backend* b, int block, int n) {
+	streams_share(b, block, n);
+	compute_token_input(b, block, n);
+	streams_add_others(b, n);
+	if (block == b->head.weights->shape.n_blocks - 1)
+		streams_end(b, n);
+	mark(b, PART_JOIN);
 }
 
 /* The step after a block's MLP, even a skipped one: it costs little, and later blocks expect it. */
 static void end_block(struct cpu_backend* b, int block, int n) {
 	const float* scale = floats(&b->block[block].stream_scale);
-	if (b->head.weights->shape.token_input)
-		add_token_input(b, block, n);
+	const int dim = b->head.weights->shape.dim;
+	if (b->head.weights->shape.streams) {
+		end_streams(b, block, n);
+		return;
+	}
+	if (b->head.weights->shape.token_input) {
+		compute_token_input(b, block, n);
+		for (int i = 0; i < n; i++)
+			b->kernels->join(nth(b->x, i, dim), nth(b->y, i, dim), dim);
+	}
 	for (size_t i = 0; scale && i < (size_t)n * (size_t)b->head.weights->shape.dim; i++)
 		b->x[i] *= *scale;
 	mark(b, PART_JOIN);
@@ -438,6 +472,8 @@ static void end_block(struct cpu_backend* b, int block, int n) {
  * attention beside it. */
 static void begin_block(struct cpu_backend* b, int block, int n) {
 	const struct block_weights* vectors = &b->block[block];
+	if (b->head.weights->shape.streams)
+		streams_begin_block(b, block, n);
 	if (b->head.weights->shape.parallel || leads_pair(&b->head.weights->shape, block))
 		norm_rows(b, b->beside, b->x, floats(&vectors->attention_norm), floats(&vectors->attention_norm_bias),
 		          b->head.weights->shape.dim, n);
@@ -487,10 +523,14 @@ static void load_hidden(struct cpu_backend* b, const struct pass* pass, int r0, 
 			if (b->row[i].cache->beside)
 				memcpy(nth(b->beside, i, dim), nth(b->row[i].cache->beside, b->row[i].index, dim),
 				       (size_t)dim * sizeof *x);
+			if (b->streams)
+				streams_load(b, i);
 			continue;
 		}
 		load_embedding(b, pass->token[r0 + i], x);
 	}
+	if (b->streams && pass->first == 0)
+		streams_begin(b, n);
 }
 
 /* The part of the token inputs that comes from the tokens' rows of the table; *row has the other part. */
@@ -500,6 +540,8 @@ static void join_token_input(const struct cpu_backend* b, int32_t token, float* 
 	const size_t bytes = dtype_row_bytes(w->input_embedding.type, w->input_embedding.cols);
 	const int width = s->n_blocks * s->token_input;
 	float* own = b->own_inputs;
+	if (token >= w->input_embedding.rows)
+		token = 0;
 	for (int j = 0; j < width; j++)
 		row[j] *= 1.0f / sqrtf((float)s->dim);
 	norm_rows(b, row, row, b->input_projection_norm, NULL, s->token_input, s->n_blocks);
@@ -533,6 +575,8 @@ static void keep_hidden(struct cpu_backend* b, int at, int n) {
 			memcpy(nth(c->beside, b->row[i].index, dim), nth(b->beside, i, dim), (size_t)dim * sizeof(float));
 		c->paged.row[b->row[i].index].at = at;
 	}
+	if (b->streams)
+		streams_keep(b, n);
 }
 
 static void tap_hidden(struct cpu_backend* b, const struct pass* pass, int r0, int n) {
@@ -561,6 +605,8 @@ static void skip_sub_layer(struct cpu_backend* b, int sub_layer, int n) {
 		end_block(b, sub_layer / 2, n);
 	else if (block_is_shared(&w->shape, sub_layer / 2))
 		project_rows(b, &from, sub_layer / 2, false, n);
+	if (sub_layer % 2 == 0 && w->shape.streams)
+		streams_add_residual(b, n);
 }
 
 static void run_sub_layer(struct cpu_backend* b, const struct pass* pass,
@@ -570,6 +616,8 @@ static void run_sub_layer(struct cpu_backend* b, const struct pass* pass,
 		recurrent_sub_layer(b, from, sub_layer / 2, n, pass->kind == PASS_PREFILL);
 	} else if (sub_layer % 2 == 0) {
 		attention_sub_layer(b, from, sub_layer / 2, n);
+		if (b->streams)
+			streams_add_residual(b, n);
 	} else if (!block_set_has(&b->head.weights->shape.without_mlp, sub_layer / 2)) {
 		mlp_sub_layer(b, from, sub_layer / 2, n);
 		end_block(b, sub_layer / 2, n);

@@ -169,11 +169,36 @@ static float swiglu_clamped(float gate, float up) {
 	return g / (1.0f + expf(-1.702f * g)) * (u + 1.0f);
 }
 
+/* The exact form: x·Φ(x). */
+static float gelu(float x) { return 0.5f * x * erfcf(-0.7071067812f * x); }
+
+static float relu(float x) { return x > 0 ? x : 0; }
+
+float reference_activation(enum activation activation, float x) {
+	switch (activation) {
+	case ACTIVATION_GELU_TANH:
+		return gelu_tanh(x);
+	case ACTIVATION_GELU:
+		return gelu(x);
+	case ACTIVATION_QUICK_GELU:
+		return x / (1.0f + expf(-1.702f * x));
+	case ACTIVATION_RELU:
+		return relu(x);
+	case ACTIVATION_RELU2:
+		return relu(x) * relu(x);
+	case ACTIVATION_SILU:
+	case ACTIVATION_SWIGLU_CLAMPED:
+	case ACTIVATION_XIELU:
+		break;
+	}
+	return silu(x);
+}
+
 static void gate(float* values, const float* up, enum activation activation, int n) {
 	for (int i = 0; activation == ACTIVATION_SWIGLU_CLAMPED && i < n; i++)
 		values[i] = swiglu_clamped(values[i], up[i]);
 	for (int i = 0; activation != ACTIVATION_SWIGLU_CLAMPED && i < n; i++)
-		values[i] = (activation == ACTIVATION_SILU ? silu(values[i]) : gelu_tanh(values[i])) * up[i];
+		values[i] = reference_activation(activation, values[i]) * up[i];
 }
 
 static void join(float* x, const float* y, int n) {

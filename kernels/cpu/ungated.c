@@ -10,10 +10,7 @@ static float xielu(const struct xielu* p, float x) {
 }
 
 void activate(enum activation activation, const struct xielu* parameters, float* x, int n) {
-	for (int i = 0; activation == ACTIVATION_RELU2 && i < n; i++) {
-		const float positive = x[i] > 0 ? x[i] : 0;
-		x[i] = positive * positive;
-	}
-	for (int i = 0; activation == ACTIVATION_XIELU && i < n; i++)
-		x[i] = xielu(parameters, x[i]);
+	for (int i = 0; i < n; i++)
+		x[i] =
+		    activation == ACTIVATION_XIELU ? xielu(parameters, x[i]) : reference_activation(activation, x[i]);
 }

@@ -619,14 +619,34 @@ static void rms_norm(float* out, const float* x, const float* weight, float plus
 	}
 }
 
-/* The activations are x / (1 + e^-z): z = x for SiLU, and GELU's tanh form is z = 2·sqrt(2/pi)·(x +
- * 0.044715·x³). The clamped one's is SiLU's with z = 1.702·x. */
+/* The exact GELU is max(x, 0) - |x|·erfc(z)/2, z = |x|/sqrt(2). With t = 1/(1 + z/2), erfc(z) is t·e^(p(t) -
+ * z²) for a polynomial p, to 1.2e-7 of itself (Press et al. 1992, Numerical Recipes in C, section 6.2). */
+static inline vec gelu(vec x) {
+	static const float p[] = {-1.26551223f, 1.00002368f,  0.37409196f, 0.09678418f,  -0.18628806f,
+	                          0.27886807f,  -1.13520398f, 1.48851587f, -0.82215223f, 0.17087277f};
+	const vec magnitude = vec_max(x, vec_sub(vec_set(0), x)), z = vec_mul(magnitude, vec_set(0.7071067812f));
+	const vec t = vec_div(vec_set(1.0f), vec_fma(z, vec_set(0.5f), vec_set(1.0f)));
+	vec sum = vec_set(p[9]);
+	for (int i = 8; i >= 0; i--)
+		sum = vec_fma(sum, t, vec_set(p[i]));
+	const vec tail = vec_mul(t, vec_exp(vec_sub(sum, vec_mul(z, z))));
+	return vec_sub(vec_max(x, vec_set(0)), vec_mul(vec_mul(magnitude, vec_set(0.5f)), tail));
+}
+
+/* Others are x / (1 + e^-z): z = x for SiLU, and GELU's tanh form is z = 2·sqrt(2/pi)·(x + 0.044715·x³). The
+ * clamped one's and quick GELU's are SiLU's with z = 1.702·x. */
 static inline vec activate(vec x, enum activation activation) {
 	vec z = x;
+	if (activation == ACTIVATION_GELU)
+		return gelu(x);
+	if (activation == ACTIVATION_RELU)
+		return vec_max(x, vec_set(0));
+	if (activation == ACTIVATION_RELU2)
+		return vec_mul(vec_max(x, vec_set(0)), vec_max(x, vec_set(0)));
 	if (activation == ACTIVATION_GELU_TANH)
 		z = vec_mul(vec_mul(x, vec_set(1.5957691216f)),
 		            vec_fma(vec_mul(x, x), vec_set(0.044715f), vec_set(1.0f)));
-	else if (activation == ACTIVATION_SWIGLU_CLAMPED)
+	else if (activation == ACTIVATION_SWIGLU_CLAMPED || activation == ACTIVATION_QUICK_GELU)
 		z = vec_mul(x, vec_set(1.702f));
 	return vec_div(x, vec_add(vec_set(1.0f), vec_exp(vec_sub(vec_set(0), z))));
 }

@@ -217,10 +217,12 @@ static const char* lacking_for(const struct block_weights* w, const struct model
 static const char* lacking_in(const struct model_shape* m) {
 	if (m->norm != NORM_RMS)
 		return "LayerNorm";
-	if (m->activation == ACTIVATION_RELU2 || m->activation == ACTIVATION_XIELU)
+	if (m->ungated)
 		return "MLP without a gate";
 	if (m->norm_after_rope || m->value_norm)
 		return "norm of values or of turned keys";
+	if (m->streams)
+		return "several states of a row (Gemma 3n)";
 	if (m->full_head_dim || m->full_kv_heads || m->sharing_from || m->token_input)
 		return "heads of two sizes, keys that blocks share or inputs by token and block (Gemma 4)";
 	if (m->window_in_chunks)

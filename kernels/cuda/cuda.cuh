@@ -372,7 +372,7 @@ struct product {
 	int parts;
 	enum product_end end; /* GATE: activation(w[0]·x)·(w[1]·x) into gated */
 	void* gated;
-	int gelu;
+	enum activation activation;
 	struct norm norm;              /* of what the product reads, which are hidden states then */
 	struct head_rotation rotation; /* parts are a block's queries, keys and values */
 };

@@ -94,7 +94,7 @@ static void launch_gated(const struct cuda_backend* b, int bucket, int block) {
 	struct product gate = {};
 	gate.end = PRODUCT_GATE;
 	gate.gated = is_alone(b) ? b->work.gated : b->work.part;
-	gate.gelu = b->shape.activation == ACTIVATION_GELU_TANH;
+	gate.activation = b->shape.activation;
 	take_part(b, &gate, w->matrix[W_GATE], NULL, w->b_gate);
 	take_part(b, &gate, w->matrix[W_UP], NULL, w->b_up);
 	launch_normed_product(b, bucket, w->mlp_norm, &gate, 2 * block + 1);

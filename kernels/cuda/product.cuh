@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once(TILES, MIXED))
 			const float g = gate[kept] + (p.bias[0] ? p.bias[0][row] : 0.0f);
 			const float u = gather<TILES>(shared, i % TILE, column) + (p.bias[1] ? p.bias[1][row] : 0.0f);
 			static_cast<T*>(p.gated)[(size_t)column * w.rows + row] =
-			    to_activation<T>(activate(g, p.gelu) * u);
+			    to_activation<T>(activate(g, p.activation) * u);
 		}
 	} else {
 		for (int i = threadIdx.x; i < TILE * 8 * TILES; i += WARPS * 32) {

@@ -111,17 +111,16 @@ void launch_add(const struct cuda_backend* b, int rows) {
 }
 
 template <class T>
-__global__ void gate_kernel(T* out, const float* gate, const float* up, int ffn, int gelu) {
+__global__ void gate_kernel(T* out, const float* gate, const float* up, int ffn, enum activation activation) {
 	const size_t at = (size_t)blockIdx.x * ffn;
 	for (int j = threadIdx.x; j < ffn; j += blockDim.x)
-		out[at + j] = to_activation<T>(activate(gate[at + j], gelu) * up[at + j]);
+		out[at + j] = to_activation<T>(activate(gate[at + j], activation) * up[at + j]);
 }
 
 void launch_gate(const struct cuda_backend* b, int rows) {
-	const int gelu = b->shape.activation == ACTIVATION_GELU_TANH;
 	by_activation(b, [&](auto type) {
 		gate_kernel<<<rows, THREADS, 0, b->stream>>>((decltype(type)*)b->work.gated, b->work.wide,
-		                                             b->work.wide_up, b->shape.ffn, gelu);
+		                                             b->work.wide_up, b->shape.ffn, b->shape.activation);
 	});
 }
 

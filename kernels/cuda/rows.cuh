@@ -14,10 +14,17 @@ __device__ __forceinline__ float inverse_root(const float* x, int n, float epsil
 	return rsqrtf(block_sum(sum, shared) / (float)n + epsilon);
 }
 
-__device__ __forceinline__ float activate(float x, int gelu) {
-	if (!gelu)
-		return x / (1.0f + __expf(-x));
-	return 0.5f * x * (1.0f + tanhf(0.7978845608028654f * (x + 0.044715f * x * x * x)));
+__device__ __forceinline__ float activate(float x, enum activation activation) {
+	const float positive = fmaxf(x, 0.0f);
+	if (activation == ACTIVATION_GELU_TANH)
+		return 0.5f * x * (1.0f + tanhf(0.7978845608028654f * (x + 0.044715f * x * x * x)));
+	if (activation == ACTIVATION_GELU)
+		return 0.5f * x * erfcf(-0.7071067811865475f * x);
+	if (activation == ACTIVATION_RELU)
+		return positive;
+	if (activation == ACTIVATION_RELU2)
+		return positive * positive;
+	return x / (1.0f + __expf(activation == ACTIVATION_QUICK_GELU ? -1.702f * x : -x));
 }
 
 /* One warp a head: its norm (Qwen3), its rotation, and for keys and values the rounding into the cache. */

@@ -317,7 +317,7 @@ static bool takes_bf16(const struct cuda_backend* b) {
 	const struct weight_table* w = b->head.weights;
 	bool all = w->output.type == DTYPE_BF16;
 	each_matrix(b, [&](const struct shared_matrix& m) { all = all && m.of->type == DTYPE_BF16; });
-	return all || w->shape.activation == ACTIVATION_GELU_TANH;
+	return all || w->shape.activation == ACTIVATION_GELU_TANH || w->shape.activation == ACTIVATION_GELU;
 }
 
 /* Whether the head is the embedding's matrix on the device, too. */

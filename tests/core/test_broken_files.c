@@ -157,6 +157,7 @@ static void refuse_config(const char* field, const char* part) {
 	"\"model_type\": \"phimoe\", \"rope_scaling\": {\"original_max_position_embeddings\": 64, "              \
 	"\"short_factor\": [1, 1, 1, 1, 1, 1, 1, 1], \"long_factor\": [1, 1, 1, 1, 1, 1, 1, 1], "
 #define LLAMA4 "\"model_type\": \"llama4_text\", "
+#define GEMMA3N "\"model_type\": \"gemma3n_text\", \"num_kv_shared_layers\": 0, "
 #define FALCON "\"model_type\": \"falcon_h1\", \"mamba_d_ssm\": 64, \"mamba_n_heads\": 4, "
 
 static void config(void** state) {
@@ -165,9 +166,21 @@ static void config(void** state) {
 	    {"\"tie_word_embeddings\": true", NULL},
 	    {"\"model_type\": \"bloom\"",
 	     "model_type is \"bloom\", which is not supported; supported are llama, mistral"},
-	    {"\"model_type\": \"gemma3n\"",
-	     "model_type is \"gemma3n\", which is not supported: its blocks read and write several copies of the "
-	     "stream (AltUp)"},
+	    {"\"model_type\": \"jamba\"",
+	     "model_type is \"jamba\", which is not supported: its recurrent blocks are of Mamba's first kind"},
+	    {GEMMA3N "\"altup_active_idx\": 1", "altup_active_idx is 1, which is not supported; supported is 0"},
+	    {GEMMA3N "\"altup_num_inputs\": 9", "altup_num_inputs is 9"},
+	    {GEMMA3N "\"activation_sparsity_pattern\": [0.5, 0, 1, 0]",
+	     "activation_sparsity_pattern[2] is not a number from 0 to below 1"},
+	    {GEMMA3N "\"activation_sparsity_pattern\": [0.5]",
+	     "activation_sparsity_pattern is not an array of 4 numbers"},
+	    {"\"model_type\": \"gemma3n_text\"", "num_kv_shared_layers is 15, which is all of 4 blocks"},
+	    {GEMMA3N "\"intermediate_size\": [8, 8]", "intermediate_size is neither a number nor an array of 4"},
+	    {GEMMA3N "\"intermediate_size\": [8, 8, 0, 8]", "intermediate_size[2] is not a number from 1 to"},
+	    {"\"model_type\": \"qwen3_5_text\", \"hidden_act\": \"gelu\"",
+	     "hidden_act is \"gelu\", which is not supported beside recurrent blocks; supported is silu"},
+	    {FALCON "\"hidden_act\": \"gelu_pytorch_tanh\"",
+	     "hidden_act is \"gelu_pytorch_tanh\", which is not supported beside recurrent blocks"},
 	    {"\"model_type\": null", "model_type is missing"},
 	    {"\"model_type\": 3", "model_type is 3, expected a string"},
 	    {"\"num_hidden_layers\": null", "num_hidden_layers is missing"},
@@ -181,7 +194,8 @@ static void config(void** state) {
 	    {"\"head_dim\": 15", "RoPE rotates 15 of a head's 15 elements"},
 	    {"\"vocab_size\": -1", "vocab_size is -1"},
 	    {"\"rms_norm_eps\": \"x\"", "rms_norm_eps is \"x\", expected a number"},
-	    {"\"hidden_act\": \"relu\"", "hidden_act is \"relu\", which is not supported"},
+	    {"\"hidden_act\": \"mish\"", "hidden_act is \"mish\", which is not supported"},
+	    {"\"hidden_act\": \"xielu\"", "hidden_act is \"xielu\", which is not supported"},
 	    {"\"attention_bias\": 1", "attention_bias is 1, expected true or false"},
 	    {"\"quantization_config\": {\"bits\": 4}",
 	     "quantization_config.quant_method is \"\", which is not read"},

@@ -9,7 +9,7 @@ import random
 from support import SOURCE, EndToEnd, main, write_lines
 
 GOLDEN = os.path.join(SOURCE, "tests", "core", "golden")
-FAMILIES = ("apertus", "arcee", "deepseek", "dots1", "exaone4", "falcon-h1", "gemma3", "gemma4", "glm4", "gpt-oss", "granite", "lfm2-moe",
+FAMILIES = ("apertus", "arcee", "deepseek", "dots1", "exaone4", "falcon-h1", "gemma3", "gemma3n", "gemma4", "glm4", "gpt-oss", "granite", "lfm2-moe",
             "hunyuan", "llama-codebooks", "llama4", "ministral", "mistral3", "mixtral", "nemotron", "olmo", "phi4", "phimoe", "qwen3-moe", "qwen3-vl-moe",
             "seed-oss", "smollm3", "stablelm")
 

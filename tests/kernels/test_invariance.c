@@ -239,10 +239,32 @@ static void ungated(void** state) {
 	const enum dtype types[] = {DTYPE_F32, DTYPE_F16};
 	struct model_shape shape = random_shape(3, 40, 4, 2, 10, 54, 130);
 	shape.activation = ACTIVATION_RELU2;
+	shape.ungated = true;
 	shape.norm_after_rope = true;
 	try_model(&shape, types, 2, WITH_BIASES | WITH_HEAD_NORMS, 16, DTYPE_F32, few_sizes, COUNT(few_sizes));
 	shape.activation = ACTIVATION_XIELU;
 	try_model(&shape, types, 2, 0, 17, DTYPE_F16, few_sizes, COUNT(few_sizes));
+	shape.activation = ACTIVATION_GELU;
+	try_model(&shape, types, 2, 0, 23, DTYPE_F16, few_sizes, COUNT(few_sizes));
+}
+
+/* Rows of several states, of which blocks compute one, beside keys that blocks share, inputs by token and
+ * block and sparse gates (Gemma 3n). The table of token inputs is shorter than the vocabulary. */
+static void gemma3n_like(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_F16, DTYPE_F32};
+	struct model_shape shape = random_shape(6, 48, 4, 2, 8, 60, 77);
+	shape.sliding_rope = (struct rope){.dim = 8, .theta = 100, .factor = 1, .attention_factor = 1};
+	shape.sharing_from = 3;
+	shape.token_input = 6;
+	shape.streams = 4;
+	shape.value_norm = true;
+	shape.activation = ACTIVATION_GELU_TANH;
+	const int with = WITH_HEAD_NORMS | WITH_POST_NORMS | WITH_WINDOW | WITH_SOFTCAPS;
+	try_sizes(&shape, types, 2, with, 24, DTYPE_F16);
+	shape.streams = 2;
+	shape.activation = ACTIVATION_GELU;
+	try_model(&shape, types, 2, with, 25, DTYPE_F32, few_sizes, COUNT(few_sizes));
 }
 
 /* Recurrent blocks, of which trees fork the states, beside gated attention (Qwen 3.5, Qwen3-Next). */
@@ -292,6 +314,7 @@ static void nemotron_like(void** state) {
 	const enum dtype types[] = {DTYPE_F16, DTYPE_Q8_0};
 	struct model_shape shape = random_shape(5, 64, 4, 2, 16, 96, 77);
 	shape.activation = ACTIVATION_RELU2;
+	shape.ungated = true;
 	shape.recurrence = (struct recurrence){.key_heads = 1,
 	                                       .value_heads = 4,
 	                                       .key_dim = 16,
@@ -394,13 +417,13 @@ static void large_vocabulary(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(llama_f32),        cmocka_unit_test(llama_f16),    cmocka_unit_test(quantized),
-	    cmocka_unit_test(gemma_like),       cmocka_unit_test(phi_like),     cmocka_unit_test(large_matrices),
-	    cmocka_unit_test(large_vocabulary), cmocka_unit_test(olmo_like),    cmocka_unit_test(scaled),
-	    cmocka_unit_test(experts),          cmocka_unit_test(gpt_oss_like), cmocka_unit_test(glm_like),
-	    cmocka_unit_test(gemma4_like),      cmocka_unit_test(ungated),      cmocka_unit_test(latent_like),
-	    cmocka_unit_test(cohere_like),      cmocka_unit_test(recurrent),    cmocka_unit_test(state_space),
-	    cmocka_unit_test(nemotron_like),    cmocka_unit_test(phimoe_like),  cmocka_unit_test(llama4_like),
-	    cmocka_unit_test(falcon_like)};
+	    cmocka_unit_test(llama_f32),        cmocka_unit_test(llama_f16),     cmocka_unit_test(quantized),
+	    cmocka_unit_test(gemma_like),       cmocka_unit_test(phi_like),      cmocka_unit_test(large_matrices),
+	    cmocka_unit_test(large_vocabulary), cmocka_unit_test(olmo_like),     cmocka_unit_test(scaled),
+	    cmocka_unit_test(experts),          cmocka_unit_test(gpt_oss_like),  cmocka_unit_test(glm_like),
+	    cmocka_unit_test(gemma4_like),      cmocka_unit_test(ungated),       cmocka_unit_test(latent_like),
+	    cmocka_unit_test(gemma3n_like),     cmocka_unit_test(cohere_like),   cmocka_unit_test(recurrent),
+	    cmocka_unit_test(state_space),      cmocka_unit_test(nemotron_like), cmocka_unit_test(phimoe_like),
+	    cmocka_unit_test(llama4_like),      cmocka_unit_test(falcon_like)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

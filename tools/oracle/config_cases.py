@@ -57,6 +57,8 @@ FAMILIES = {
     **{name: {**LATENT, "num_key_value_heads": 4} for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "mistral4")},
     "gemma4_text": {"head_dim": 8, "global_head_dim": 16, "sliding_window": 20, "hidden_size_per_layer_input": 4,
                     "vocab_size_per_layer_input": golden.VOCAB},
+    "gemma3n_text": {"head_dim": 8, "sliding_window": 20, "hidden_size_per_layer_input": 4, "laurel_rank": 6,
+                     "vocab_size_per_layer_input": golden.VOCAB, "num_kv_shared_layers": 0, "layer_types": SLIDES},
 }
 
 
@@ -79,7 +81,7 @@ LONG = rope("longrope", short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.0, 2.0
 # Families whose attention all turns by one flat set of parameters.
 FLAT = [f for f in FAMILIES if f not in ("gemma3_text", "olmo3", "phi3", "granitemoehybrid", "granitemoe",
                                          "granitemoeshared", "nemotron_h")]
-FLAT = [f for f in FLAT if f not in ("gemma4_text", "mistral4", "phimoe", "falcon_h1")]
+FLAT = [f for f in FLAT if f not in ("gemma3n_text", "gemma4_text", "mistral4", "phimoe", "falcon_h1")]
 BY_KIND = ("gemma3_text", "olmo3")
 TWICE = 24  # an original context beside the one among the parameters
 
@@ -286,6 +288,23 @@ CASES.update({
     "gemma4_text-one-size": case("gemma4_text", num_hidden_layers=7, num_kv_shared_layers=1,
                                           num_attention_heads=8, global_head_dim=8, hidden_size=24),
 })
+CASES.update({
+    "gemma3n_text-plain": case("gemma3n_text"),
+    "gemma3n_text-shared-sparse": case("gemma3n_text", num_hidden_layers=8, layer_types=SLIDES * 2, num_kv_shared_layers=5,
+                                       activation_sparsity_pattern=[0.95, 0.5, 0.2, 0.0, 0.8, 0.0, 0.0, 0.7],
+                                       intermediate_size=[48, 40, 56, 48, 48, 72, 48, 64], num_key_value_heads=1,
+                                       attention_bias=True, tie_word_embeddings=True),
+    "gemma3n_text-two-streams": case("gemma3n_text", altup_num_inputs=2, altup_correct_scale=False, laurel_rank=1,
+                                     final_logit_softcapping=5.0, hidden_size_per_layer_input=6,
+                                     vocab_size_per_layer_input=100, hidden_activation="gelu", num_attention_heads=2,
+                                     rope_scaling=LINEAR, rope_theta=2000.0, rope_local_base_freq=700.0),
+    "gemma3n_text-default-kinds": case("gemma3n_text", num_hidden_layers=11, layer_types=..., num_kv_shared_layers=4,
+                                       num_key_value_heads=4, intermediate_size=200,
+                                       final_logit_softcapping=4.0),
+    "gemma3n_text-six-streams": case("gemma3n_text", altup_num_inputs=6, num_hidden_layers=3, layer_types=FULL[:3],
+                                     num_kv_shared_layers=2, hidden_size=40, head_dim=12, rope_parameters=by_kind(
+                                         {**YARN, "rope_theta": 3000.0}, rope("default", rope_theta=500.0))),
+})
 # Recurrent blocks: transformers' layer_types name them.
 LINEAR_FIRST = ["linear_attention", "full_attention", "full_attention", "linear_attention", "linear_attention"]
 for name in ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next"):
@@ -475,6 +494,16 @@ CASES.update({
     "stablelm-parallel": case("stablelm", use_parallel_residual=True, use_qkv_bias=True, num_key_value_heads=1),
     "llama-gelu-by-other-name": case("llama", hidden_act="gelu_fast"),
     "olmo2-gelu-by-other-name": case("olmo2", hidden_act="gelu_accurate"),
+    "llama-gelu-exact": case("llama", hidden_act="gelu", mlp_bias=True),
+    "mixtral-gelu-exact": case("mixtral", hidden_act="gelu_python"),
+    "gemma2-gelu-exact": case("gemma2", hidden_activation="gelu"),
+    "phi3-gelu-quick": case("phi3", hidden_act="quick_gelu"),
+    "mistral-relu": case("mistral", hidden_act="relu"),
+    "glm4_moe-relu2": case("glm4_moe", hidden_act="relu2"),
+    "arcee-gelu-exact": case("arcee", hidden_act="gelu", mlp_bias=True),
+    "lfm2-activation-unread": case("lfm2", hidden_act="gelu"),
+    "gpt_oss-activation-unread": case("gpt_oss", hidden_act="gelu"),
+    "nemotron_h-silu": case("nemotron_h", mlp_hidden_act="silu"),
     "glm4_moe_lite-head-dim": case("glm4_moe_lite", qk_rope_head_dim=4, head_dim=8),
     "olmo3-two-longropes": case("olmo3", rope_parameters=by_kind(TURNS, {**TURNS, "long_factor": [1.0, 1.5, 3.0, 5.0]})),
     "gemma3_text-two-longropes": case("gemma3_text", rope_parameters=by_kind(TURNS, {**TURNS, "rope_theta": 500.0})),

@@ -8,7 +8,7 @@ import golden
 import torch
 from models import BF16, F16, F32, OUT, rope
 from safetensors.torch import load_file, save_file
-from transformers import (ApertusConfig, ArceeConfig, DeepseekV2Config, DeepseekV3Config, Dots1Config, Gemma4TextConfig, HunYuanDenseV1Config, Exaone4Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GptOssConfig, GraniteConfig,
+from transformers import (ApertusConfig, ArceeConfig, DeepseekV2Config, DeepseekV3Config, Dots1Config, Gemma3nTextConfig, Gemma4TextConfig, HunYuanDenseV1Config, Exaone4Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GptOssConfig, GraniteConfig,
                           GraniteMoeHybridConfig, LlamaConfig,
                           Ministral3Config,
                           MinistralConfig, MistralConfig, MixtralConfig, Olmo2Config, Olmo3Config, Phi3Config,
@@ -59,6 +59,7 @@ WINDOWS = dict(sliding_window=24, layer_types=["sliding_attention"] * 3 + ["full
 GEMMA3 = dict(head_dim=8, query_pre_attn_scalar=16, tie_word_embeddings=True, **WINDOWS)
 # Gemma 4: heads of two sizes; the last blocks read the keys of earlier ones; inputs by token and block.
 GEMMA4 = dict(head_dim=4, global_head_dim=8, sliding_window=24, tie_word_embeddings=True, vocab_size_per_layer_input=golden.VOCAB)
+GEMMA3N = dict(head_dim=8, sliding_window=24, hidden_size_per_layer_input=4, vocab_size_per_layer_input=250, laurel_rank=6)
 ALTERNATE = ["sliding_attention", "full_attention"]
 YARN = rope("yarn", factor=4.0, original_max_position_embeddings=64, beta_fast=32.0, beta_slow=1.0)
 
@@ -407,6 +408,14 @@ MODELS = {
     "gemma4-inputs-f32": (Gemma4TextConfig(**SMALL, **{**GEMMA4, "tie_word_embeddings": False},
                                            hidden_size_per_layer_input=6, layer_types=ALTERNATE * 2), F32, 20,
                           {"different": 6}),
+    # Four states of a row; two of the last blocks' keys are the others'; sparse gates; a table shorter than the vocabulary.
+    "gemma3n-f32": (Gemma3nTextConfig(**{**SMALL, "num_hidden_layers": 6}, **GEMMA3N, layer_types=ALTERNATE * 3,
+                                      num_kv_shared_layers=2, tie_word_embeddings=True,
+                                      activation_sparsity_pattern=[0.9, 0.5, 0.0, 0.0, 0.2, 0.0]), F32, 20, {"different": 6}),
+    "gemma3n-nested-f16": (Gemma3nTextConfig(**SMALL, **GEMMA3N, layer_types=ALTERNATE * 2, num_kv_shared_layers=0,
+                                             altup_num_inputs=3, altup_correct_scale=False,
+                                             tie_word_embeddings=False), F16, 20,
+                           {"after": nest("gemma3n"), "different": 6}),
     "deepseek-v3-f32": (DeepseekV3Config(**{**SMALL, "num_key_value_heads": 4}, kv_lora_rank=12, q_lora_rank=8, qk_nope_head_dim=6, qk_rope_head_dim=4,
                                          v_head_dim=4, n_routed_experts=6, num_experts_per_tok=2, n_group=2, topk_group=1,
                                          moe_intermediate_size=8, first_k_dense_replace=1, rope_parameters={

@@ -27,7 +27,7 @@ except ImportError:
 import numpy
 import torch
 from transformers import (ApertusConfig, ArceeConfig, AutoModelForCausalLM, DeepseekV2Config, DeepseekV3Config, Dots1Config,
-                          Gemma4TextConfig, Glm4MoeLiteConfig,
+                          Gemma3nTextConfig, Gemma4TextConfig, Glm4MoeLiteConfig,
                           HunYuanDenseV1Config, Ernie4_5_MoeConfig, Ernie4_5Config, Glm4MoeConfig, MiniMaxM2Config,
                           OlmoeConfig, Qwen2MoeConfig, Exaone4Config, Gemma2Config, Gemma3TextConfig, Glm4Config,
                           GptOssConfig, GraniteConfig, LlamaConfig, Ministral3Config, MistralConfig, MixtralConfig, Olmo2Config,
@@ -49,6 +49,13 @@ NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "model
          "model.embed_tokens_per_layer": "per_layer_token_embd",
          "model.per_layer_model_projection": "per_layer_model_proj",
          "model.per_layer_projection_norm": "per_layer_proj_norm"}
+# Of Gemma 3n beside Gemma 4's; the first two are stacks.
+GEMMA3N = {"altup_projections": "altup_proj", "altup_unembed_projections": "altup_unembd_proj"}
+GEMMA3N_BLOCK = {"altup.correct_output_scale": "altup_correct_scale", "altup.correction_coefs": "altup_correct_coef",
+                 "altup.prediction_coefs": "altup_predict_coef", "altup.modality_router": "altup_router",
+                 "altup.router_norm": "altup_router_norm", "laurel.linear_left": "laurel_l", "laurel.linear_right": "laurel_r",
+                 "laurel.post_laurel_norm": "laurel_post_norm", "per_layer_input_gate": "inp_gate", "per_layer_projection": "proj",
+                 "post_per_layer_input_norm": "post_norm"}
 # Gemma 4's, whose kinds differ: after "blk.N.".
 GEMMA4 = {"layer_scalar": "layer_output_scale.weight", "router.proj.weight": "ffn_gate_inp.weight",
           "router.scale": "ffn_gate_inp.scale", "router.per_expert_scale": "ffn_down_exps.scale",
@@ -80,6 +87,7 @@ NORMS = {"gemma2": SANDWICH, "gemma3_text": SANDWICH, "olmo2": SANDWICH, "olmo3"
                          "post_feedforward_layernorm_2": "post_ffw_norm_2",
                          "pre_feedforward_layernorm_2": "pre_ffw_norm_2", "per_layer_input_gate": "inp_gate",
                          "per_layer_projection": "proj", "post_per_layer_input_norm": "post_norm"},
+         "gemma3n_text": {**SANDWICH, **GEMMA3N_BLOCK},
          "hunyuan_v1_dense": {**BLOCK, "self_attn.query_layernorm": "attn_q_norm",
                               "self_attn.key_layernorm": "attn_k_norm"},
          "apertus": {**BLOCK, "attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm"},
@@ -91,13 +99,13 @@ NORMS = {"gemma2": SANDWICH, "gemma3_text": SANDWICH, "olmo2": SANDWICH, "olmo3"
          "lfm2": {**BLOCK, **LFM2}, "lfm2_moe": {**BLOCK, **LFM2},
          **{family: {**BLOCK, "post_attention_layernorm": "post_attention_norm"} for family in RECURRENT}}
 LFM2S = ("lfm2", "lfm2_moe")
-ALREADY_HALVES = (*RECURRENT, *LFM2S, "granitemoe", "granitemoehybrid", "nemotron_h", "phimoe", "llama4_text",
+ALREADY_HALVES = ("gemma3n_text", *RECURRENT, *LFM2S, "granitemoe", "granitemoehybrid", "nemotron_h", "phimoe", "llama4_text",
                   "falcon_h1")  # the file's values are the model's own
 ARCHITECTURES = {"llama4_text": "llama4", "falcon_h1": "falcon-h1", "granitemoehybrid": "granitehybrid", "lfm2_moe": "lfm2moe", "mistral": "llama", "mixtral": "llama", "ministral3": "mistral3", "gemma3_text": "gemma3",
                  "olmo3": "olmo2", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss", "qwen2_moe": "qwen2moe",
                  "glm4_moe": "glm4moe", "ernie4_5_moe": "ernie4_5-moe", "minimax_m2": "minimax-m2",
                  "qwen3_5_text": "qwen35", "qwen3_5_moe_text": "qwen35moe", "qwen3_next": "qwen3next",
-                 "hunyuan_v1_dense": "hunyuan-dense", "gemma4_text": "gemma4", **{
+                 "hunyuan_v1_dense": "hunyuan-dense", "gemma4_text": "gemma4", "gemma3n_text": "gemma3n", **{
                      name: "deepseek2" for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")}}
 PERMUTED = ("arcee", "llama", "mistral", "mixtral", "ministral3", "granite", "granitemoe", "granitemoehybrid", "smollm3")
 READ_BY_TRANSFORMERS = ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2")
@@ -309,6 +317,12 @@ def tensors_of(model, config):
         if config.model_type == "llama4_text" and ".experts." in name:  # inputs come first
             out.update(split_experts(name, numpy.ascontiguousarray(array.swapaxes(1, 2)), False))
             continue
+        if name.split(".")[1] in GEMMA3N:
+            stack = f"{GEMMA3N[name.split('.')[1]]}.weight"
+            out[stack] = numpy.concatenate([out[stack], array[None]]) if stack in out else array[None]
+            continue
+        if name.endswith("correct_output_scale"):
+            name += ".weight"
         if "act_fn" in name or name.endswith("rotary_emb.inv_freq"):  # metadata has them
             continue
         if ".experts." in name and config.model_type not in ("gemma4_text", "nemotron_h"):
@@ -404,6 +418,19 @@ def write_gemma4(writer, config):
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
 
 
+def write_gemma3n(writer, config):
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_altup_active_idx(config.altup_active_idx)
+    writer.add_altup_num_inputs(config.altup_num_inputs)
+    writer.add_embedding_length_per_layer_input(config.hidden_size_per_layer_input)
+    writer.add_shared_kv_layers(config.num_kv_shared_layers)
+    normal = torch.distributions.normal.Normal(0, 1)
+    writer.add_activation_sparsity_scale([normal.icdf(torch.tensor(s, dtype=torch.float32)).item()
+                                          for s in config.activation_sparsity_pattern])
+    writer.add_sliding_window(config.sliding_window)
+    writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config.layer_types])
+
+
 def write_metadata(writer, config):
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     p = rope_of(config) if config.model_type != "nemotron_h" else rope("default", rope_theta=10000.0)
@@ -416,6 +443,8 @@ def write_metadata(writer, config):
         writer.add_nextn_predict_layers(further)
     if config.model_type == "gemma4_text":
         write_gemma4(writer, config)
+    elif config.model_type == "gemma3n_text":
+        write_gemma3n(writer, config)
     elif config.model_type == "nemotron_h":
         write_nemotron(writer, config)
     elif config.model_type == "llama4_text":
@@ -828,6 +857,11 @@ LATER_FAMILIES = {
         "dynamic", alpha=50.0, factor=1.0)}),
     "arcee": (ArceeConfig, {}),
     "apertus": (ApertusConfig, {"rope_parameters": rope("default")}),
+    "gemma3n_text": (Gemma3nTextConfig, {"num_hidden_layers": 6, "num_kv_shared_layers": 2, "head_dim": 8,
+                                         "layer_types": ["sliding_attention", "full_attention"] * 3,
+                                         "activation_sparsity_pattern": [0.9, 0.5, 0.0, 0.0, 0.2, 0.0],
+                                         "sliding_window": 12, "hidden_size_per_layer_input": 4, "laurel_rank": 4,
+                                         "vocab_size_per_layer_input": golden.VOCAB, "tie_word_embeddings": True}),
     "gemma4_text": (Gemma4TextConfig, {
         "head_dim": 8, "global_head_dim": 16, "sliding_window": 16, "tie_word_embeddings": True,
         "num_hidden_layers": 6, "layer_types": ["sliding_attention", "full_attention"] * 3, "num_kv_shared_layers": 2,
@@ -879,7 +913,7 @@ def configs():
         out[f"gguf-{family}-k"] = (make(**{**WIDE, **wide}), KQUANT, 0.02 if family == "gemma2" else 0.03, 0)
     for family, (make, changes) in LATER_FAMILIES.items():
         kinds = [TYPE.F32] if family == "falcon_h1" else [TYPE.F16] if family in ALREADY_HALVES else FLOATS
-        short = family.replace("_text", "") if family in ("gemma4_text", "llama4_text") else family
+        short = family.replace("_text", "") if family in ("gemma4_text", "gemma3n_text", "llama4_text") else family
         out[f"gguf-{short.replace('_', '-')}-floats"] = (make(**{**LATER, **changes}), kinds, 0.004, 0)
     out["gguf-falcon-h1-norm"] = (FalconH1Config(**{**LATER, **FALCON, "mamba_n_groups": 2, "mamba_rms_norm": True,
                                                     "mamba_norm_before_gate": False}), [TYPE.F32], 0.004, 0)
@@ -929,8 +963,10 @@ def configs():
 
 def is_judged_alone(config):
     """llama.cpp computes another model than transformers of Phi-MoE's files: RMS norms for layer norms, and weights of the
-    two experts that are scaled to a sum of 1."""
-    return config.model_type == "phimoe"
+    two experts that are scaled to a sum of 1. Gemma 3n's sizes are fixed there: token inputs of 256, 20 blocks with keys,
+    gates of the first 10 sparse."""
+    return config.model_type == "phimoe" or getattr(config, "hidden_size_per_layer_input", 256) not in (0, 256) and \
+        config.model_type == "gemma3n_text"
 
 
 def settle(judge, path, margin, seed, n):

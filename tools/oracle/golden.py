@@ -62,7 +62,7 @@ def randomise(model, seed, plus_one):
             noise = torch.randn(p.shape, generator=generator)
             if re.search(r"norm(_\d|_f)?\.weight$", name):
                 p.copy_(0.2 * noise + (0 if plus_one and "linear_attn" not in name else 1))
-            elif name.endswith(("router.scale", "per_expert_scale")):
+            elif name.endswith(("router.scale", "per_expert_scale", "correct_output_scale")):
                 p.copy_(0.2 * noise + 1)
             elif name.endswith(".bias") or "act_fn.alpha" in name:
                 p.copy_(0.3 * noise)
@@ -106,7 +106,7 @@ class Removed:
         self.attention_name = "self_attn"
         self.name = "shared_mlp" if hasattr(self.layers[0], "shared_mlp") else "mlp"
         self.attention_gives_two = True
-        if model.config.model_type == "gemma4_text":  # other blocks read an attention's keys; experts stand beside an MLP
+        if model.config.model_type in ("gemma4_text", "gemma3n_text"):  # other blocks read an attention's keys; experts stand beside an MLP
             self.attention_name, self.name = "post_attention_layernorm", "post_feedforward_layernorm"
             self.attention_gives_two = False
 
