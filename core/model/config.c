@@ -184,11 +184,13 @@ static bool read_activation(const struct source* s) {
 /* ---- quantized weights -------------------------------------------------------------------- */
 
 static bool not_read(const struct source* s, const char* method, const char* what, const char* value) {
-	return fail(s,
-	            "quantization_config.quant_method is \"%.40s\"%s%.40s, which is not read; gptq and "
-	            "awq of 4 bits, bitsandbytes' 4 bits, mxfp4, fp8, modelopt's FP8, compressed-tensors' "
-	            "float-quantized, int-quantized and pack-quantized of 4 bits are, and GGUF's types",
-	            method ? method : "", what, value);
+	return fail(
+	    s,
+	    "quantization_config.quant_method is \"%.40s\"%s%.40s, which is not read; gptq of 4 and 8 bits, "
+	    "awq of 4, bitsandbytes' 4 bits, mxfp4, fp8, modelopt's FP8 and NVFP4, compressed-tensors' "
+	    "float-quantized, int-quantized, pack-quantized and nvfp4-pack-quantized are, and GGUF's types",
+
+	    method ? method : "", what, value);
 }
 
 /* GPTQ and AWQ: the bits, the group size, and how zeros and words are packed. */
@@ -204,13 +206,14 @@ static bool read_groups(const struct source* s, const char* method) {
 	    !read_string(s, "checkpoint_format", &format))
 		return false;
 	snprintf(text, sizeof text, "%d", bits);
-	if (bits != 4)
+	if (bits != 4 && (awq || bits != 8))
 		return not_read(s, method, " with bits ", text);
 	if (awq && strcmp(version, "gemm") != 0 && strcmp(version, "GEMM") != 0)
 		return not_read(s, method, ", version ", version);
 	if (!awq && strcmp(format, "gptq") != 0 && strcmp(format, "gptq_v2") != 0)
 		return not_read(s, method, ", checkpoint_format ", format);
 	p->method = awq ? PACKING_AWQ : PACKING_GPTQ;
+	p->bits = bits;
 	p->group = group > 0 ? group : 0;
 	p->zeros_less_one = !awq && strcmp(format, "gptq") == 0;
 	return true;
@@ -236,8 +239,13 @@ static bool read_compressed(const struct source* s, const char* method, const ch
 	const cJSON* groups = json_field(s->json, "config_groups");
 	const struct source in = within(s, json_field(groups ? groups->child : NULL, "weights"));
 	const bool packed = format && strcmp(format, "pack-quantized") == 0;
+	const bool nvfp4 = format && strcmp(format, "nvfp4-pack-quantized") == 0;
 	int bits = packed ? 4 : 8, group = 0;
 	char text[32];
+	if (nvfp4) {
+		p->method = PACKING_NVFP4;
+		return true;
+	}
 	if (!packed &&
 	    !(format && (strcmp(format, "float-quantized") == 0 || strcmp(format, "int-quantized") == 0)))
 		return not_read(s, method, format ? ", format " : "", format ? format : "");
@@ -245,10 +253,11 @@ static bool read_compressed(const struct source* s, const char* method, const ch
 	    !read_blocks(&in, "block_structure"))
 		return false;
 	snprintf(text, sizeof text, "%d", bits);
-	if (bits != (packed ? 4 : 8))
+	if (bits != 8 && (!packed || bits != 4))
 		return not_read(s, method, " with num_bits ", text);
 	if (packed) {
 		p->method = PACKING_COMPRESSED;
+		p->bits = bits;
 		p->group = group > 0 ? group : 0;
 	}
 	return true;
@@ -284,8 +293,12 @@ static bool read_quantization(const struct source* s) {
 		return read_compressed(&in, method, format);
 	if (method && strcmp(method, "modelopt") == 0) {
 		const char* algorithm = "";
-		return read_string(&in, "quant_algo", &algorithm) &&
-		       (strcmp(algorithm, "FP8") == 0 || not_read(s, method, ", quant_algo ", algorithm));
+		if (!read_string(&in, "quant_algo", &algorithm))
+			return false;
+		if (strcmp(algorithm, "NVFP4") == 0)
+			s->config->packing.method = PACKING_NVFP4;
+		return strcmp(algorithm, "FP8") == 0 || s->config->packing.method == PACKING_NVFP4 ||
+		       not_read(s, method, ", quant_algo ", algorithm);
 	}
 	if (!method || strcmp(method, "fp8") != 0)
 		return not_read(s, method, format ? ", format " : "", format ? format : "");
@@ -1288,6 +1301,11 @@ static bool read_qwen2_moe(const struct source* s) {
 	    !read_int(s, "shared_expert_intermediate_size", 1, LARGEST, &m->shared_ffn) ||
 	    !read_int(s, "max_window_layers", 0, LARGEST, &most))
 		return false;
+	/* Its class sets the window to 0 then, and the mask hides all positions. */
+	if (m->sliding_window == 0 && slides_anywhere(m))
+		return fail(s,
+		            "layer_types has sliding_attention, but use_sliding_window is not true or sliding_window "
+		            "is missing");
 	/* Qwen2-MoE's own rule: every second of the first blocks slides. */
 	for (int b = 0; m->sliding_window && !json_field(s->json, "layer_types") && b < m->n_blocks; b++) {
 		if (b == 0)

@@ -190,6 +190,7 @@ static bool is_idle(const char* name) {
 	                                     ".self_attn.bias",
 	                                     ".self_attn.masked_bias",
 	                                     ".input_scale",
+	                                     ".input_global_scale",
 	                                     ".activation_scale",
 	                                     ".k_scale",
 	                                     ".v_scale"};

@@ -68,7 +68,9 @@ static bool narrow_doubles(struct tensor_table* table, struct kept* kept, struct
 bool repack_tensors(struct tensor_table* table, const struct packing* packing, struct kept* kept,
                     struct error* error) {
 	struct tensor_table made = {0};
-	bool good = (packing->method == PACKING_NONE || repack_groups(table, packing, &made, kept, error)) &&
+	bool good = (packing->method == PACKING_NONE    ? true
+	             : packing->method == PACKING_NVFP4 ? repack_nvfp4(table, &made, kept, error)
+	                                                : repack_groups(table, packing, &made, kept, error)) &&
 	            (!packing->experts_inverted || repack_experts(table, packing, &made, kept, error));
 	for (size_t i = 0; good && i < made.n; i++)
 		good = repack_add(table, made.item[i].name, &made.item[i], error);

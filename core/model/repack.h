@@ -1,9 +1,9 @@
-/* Converts weights that a folder stores in a layout of its own when it is opened. 4-bit GPTQ, AWQ and
- * compressed-tensors weights become groups of 32 (DTYPE_Q4_GROUP). FP8 (E4M3) with scales becomes
- * DTYPE_F8_GROUP, or F32 where groups do not end with its blocks. gpt-oss' and Llama 4's experts become
- * separate matrices, in MXFP4 or in their float type. bitsandbytes' NF4 becomes floats, and 8-bit integers
- * keep their scales in floats (DTYPE_Q8_GROUP), or become floats. All of these keep every bit; only F64,
- * which becomes F32, loses some. */
+/* Converts weights that a folder stores in a layout of its own when it is opened. GPTQ, AWQ and
+ * compressed-tensors weights of 4 or 8 bits become groups of 32 (DTYPE_Q4_GROUP, DTYPE_Q8_GROUP). FP8 (E4M3)
+ * with scales becomes DTYPE_F8_GROUP, or F32 where groups do not end with its blocks. gpt-oss' and Llama 4's
+ * experts become separate matrices, in MXFP4 or in their float type. bitsandbytes' NF4 and NVFP4 become
+ * floats, and 8-bit integers keep their scales in floats (DTYPE_Q8_GROUP), or become floats. All of these
+ * keep every bit; only F64, which becomes F32, loses some. */
 #ifndef SWIFTLET_CORE_MODEL_REPACK_H
 #define SWIFTLET_CORE_MODEL_REPACK_H
 
@@ -11,9 +11,10 @@
 
 enum packing_method {
 	PACKING_NONE,
-	PACKING_GPTQ,      /* Frantar et al. 2022, as AutoGPTQ stores it */
-	PACKING_AWQ,       /* Lin et al. 2023, as AutoAWQ's "gemm" stores it */
-	PACKING_COMPRESSED /* compressed-tensors' pack-quantized */
+	PACKING_GPTQ,       /* Frantar et al. 2022, as AutoGPTQ stores it */
+	PACKING_AWQ,        /* Lin et al. 2023, as AutoAWQ's "gemm" stores it */
+	PACKING_COMPRESSED, /* compressed-tensors' pack-quantized */
+	PACKING_NVFP4       /* compressed-tensors' nvfp4-pack-quantized, or modelopt's NVFP4 */
 };
 
 /* How FP8 weights are scaled: by blocks of this many rows and columns. 0: by row or as a whole, as the
@@ -25,6 +26,7 @@ struct fp8_blocks {
 /* How the weights are packed, from config.json (quantization_config). */
 struct packing {
 	enum packing_method method;
+	int bits;              /* of the numbers in a word: 8, or else 4 */
 	int group;             /* inputs that share a scale and a zero; 0: all */
 	bool zeros_less_one;   /* GPTQ's first format stores zeros less 1 */
 	bool experts_inverted; /* stacks have their inputs first; gpt-oss: rows of gate and up in turn… */
@@ -51,6 +53,7 @@ bool repack_tensors(struct tensor_table*, const struct packing*, struct kept*, s
 /* The parts of the above. `made` receives the new tensors. */
 bool repack_groups(const struct tensor_table*, const struct packing*, struct tensor_table* made, struct kept*,
                    struct error*);
+bool repack_nvfp4(const struct tensor_table*, struct tensor_table* made, struct kept*, struct error*);
 bool repack_experts(const struct tensor_table*, const struct packing*, struct tensor_table* made,
                     struct kept*, struct error*);
 /* GGUF's Q1_0 (±d, 128 to a scale) and Q2_0 (-d, 0, d, 2·d, 64 to a scale) become Q4_0, in place of the old

@@ -129,7 +129,7 @@ bool repack_fp8(struct tensor_table* table, const struct fp8_blocks* blocks, str
                 struct error* error) {
 	bool good = true;
 	for (size_t i = 0; good && i < table->n; i++)
-		if (strcmp(table->item[i].type_name, "F8_E4M3") == 0)
+		if (strcmp(table->item[i].type_name, "F8_E4M3") == 0 && !table->item[i].used) /* NVFP4's scales */
 			good = repack_matrix(table, &table->item[i], blocks, kept, error);
 	return good;
 }

@@ -1,11 +1,12 @@
-/* 4-bit weights of GPTQ, AWQ and compressed-tensors: w = scale·(q - zero), scale and zero shared by a group
- * of inputs. Eight numbers of four bits make a word. GPTQ's words hold eight inputs of one output, AWQ's
- * eight outputs of one input in an order of its own; zeros are packed along the outputs by both.
- * compressed-tensors lies as weights do, outputs first: words hold eight inputs, zeros' words eight outputs;
- * where there are none, 8 is the zero.
+/* Weights of GPTQ, AWQ and compressed-tensors: w = scale·(q - zero), scale and zero shared by a group of
+ * inputs. Eight numbers of four bits make a word, or four of eight. GPTQ's words hold inputs of one output,
+ * AWQ's eight outputs of one input in an order of its own; zeros are packed along the outputs by both.
+ * compressed-tensors lies as weights do, outputs first: words hold inputs, zeros' words outputs; where there
+ * are none, the middle number is the zero.
  *
- * A row becomes blocks of 32 with their scale and zero; where groups do not end with blocks, as after GPTQ's
- * reordering (desc_act), it becomes F32, which loses nothing either and takes six times the bytes. */
+ * A row becomes blocks of 32 with their scale and zero, or with their scale alone where numbers of 8 bits all
+ * have the middle one as zero. Otherwise, and where groups do not end with blocks, as after GPTQ's reordering
+ * (desc_act), it becomes F32, which loses nothing either and takes six times the bytes. */
 #include "core/model/repack.h"
 
 #include <math.h>
@@ -18,35 +19,48 @@ enum { TILE = 128 }; /* outputs at a time, because neighbours share cache lines 
 
 struct packed_matrix {
 	const struct packing* packing;
-	/* zeros NULL: all are 8; order NULL: groups one after another */
+	/* zeros NULL: all are the middle; order NULL: groups one after another */
 	struct named_tensor *words, *zeros, *scales, *order;
 	int64_t inputs, outputs, groups;
 };
 
 static bool compressed(const struct packed_matrix* p) { return p->packing->method == PACKING_COMPRESSED; }
 
+static int bits_of(const struct packed_matrix* p) { return p->packing->bits == 8 ? 8 : 4; }
+static int in_word(const struct packed_matrix* p) { return 32 / bits_of(p); }
+static unsigned middle(const struct packed_matrix* p) { return 1u << (bits_of(p) - 1); }
+
 static uint32_t word_at(const struct named_tensor* t, int64_t i) { return load_u32(t->data + 4 * i); }
 
+/* Number `at` of a word. */
+static unsigned taken(const struct packed_matrix* p, uint32_t word, int at) {
+	return word >> bits_of(p) * at & (2 * middle(p) - 1);
+}
+
 /* The place of output n in its word. AWQ stores columns in the order 0 2 4 6 1 3 5 7. */
-static int nibble_of(const struct packed_matrix* p, int64_t n) {
+static int place_of(const struct packed_matrix* p, int64_t n) {
 	static const int dealt[8] = {0, 4, 1, 5, 2, 6, 3, 7};
-	return p->packing->method == PACKING_AWQ ? dealt[n % 8] : (int)(n % 8);
+	return p->packing->method == PACKING_AWQ ? dealt[n % 8] : (int)(n % in_word(p));
 }
 
 static unsigned weight_at(const struct packed_matrix* p, int64_t input, int64_t output) {
+	const int n = in_word(p);
 	if (p->packing->method == PACKING_AWQ)
-		return word_at(p->words, input * (p->outputs / 8) + output / 8) >> 4 * nibble_of(p, output) & 15;
+		return taken(p, word_at(p->words, input * (p->outputs / n) + output / n), place_of(p, output));
 	const int64_t word =
-	    compressed(p) ? output * (p->inputs / 8) + input / 8 : input / 8 * p->outputs + output;
-	return word_at(p->words, word) >> 4 * (input % 8) & 15;
+	    compressed(p) ? output * (p->inputs / n) + input / n : input / n * p->outputs + output;
+	return taken(p, word_at(p->words, word), (int)(input % n));
 }
 
 static unsigned zero_at(const struct packed_matrix* p, int64_t group, int64_t output) {
+	const int n = in_word(p);
+	if (compressed(p) && !p->zeros)
+		return middle(p);
 	if (compressed(p))
-		return p->zeros ? word_at(p->zeros, output / 8 * p->groups + group) >> 4 * (output % 8) & 15 : 8;
+		return taken(p, word_at(p->zeros, output / n * p->groups + group), (int)(output % n));
 	const unsigned zero =
-	    word_at(p->zeros, group * (p->outputs / 8) + output / 8) >> 4 * nibble_of(p, output) & 15;
-	return p->packing->zeros_less_one ? (zero + 1) & 15 : zero;
+	    taken(p, word_at(p->zeros, group * (p->outputs / n) + output / n), place_of(p, output));
+	return p->packing->zeros_less_one ? (zero + 1) & (2 * middle(p) - 1) : zero;
 }
 
 static float scale_at(const struct packed_matrix* p, int64_t group, int64_t output) {
@@ -128,13 +142,14 @@ static bool find_compressed(struct packed_matrix* p, const struct tensor_table* 
 	const size_t cut = strlen("weight_packed");
 	char zeros[256], scales[256], order[256], shape[256];
 	p->outputs = w->dim[0];
-	p->inputs = w->dim[1] * 8;
+	p->inputs = w->dim[1] * in_word(p);
 	const int64_t group = p->packing->group ? p->packing->group : p->inputs;
 	p->groups = (p->inputs + group - 1) / group;
 	p->zeros = tensor_table_find(table, repack_name(zeros, w->name, cut, "weight_zero_point"));
 	p->scales = tensor_table_find(table, repack_name(scales, w->name, cut, "weight_scale"));
 	p->order = tensor_table_find(table, repack_name(order, w->name, cut, "weight_g_idx"));
-	return (!p->zeros || is_words(p->zeros, zeros, w, (p->outputs + 7) / 8, p->groups, error)) &&
+	return (!p->zeros ||
+	        is_words(p->zeros, zeros, w, (p->outputs + in_word(p) - 1) / in_word(p), p->groups, error)) &&
 	       is_scales(p, scales, error) && (!p->order || is_order(p, order, error)) &&
 	       is_shape(p, tensor_table_find(table, repack_name(shape, w->name, cut, "weight_shape")), shape,
 	                error);
@@ -149,24 +164,28 @@ static bool find_parts(struct packed_matrix* p, const struct tensor_table* table
 		return error_set(error, "%s: tensor %.120s is not a matrix of I32", w->file, w->name);
 	if (compressed(p))
 		return find_compressed(p, table, error);
-	p->inputs = w->dim[0] * (awq ? 1 : 8);
+	p->inputs = w->dim[0] * (awq ? 1 : in_word(p));
 	p->outputs = w->dim[1] * (awq ? 8 : 1);
 	const int64_t group = p->packing->group ? p->packing->group : p->inputs;
 	p->groups = (p->inputs + group - 1) / group;
-	if (p->outputs % 8)
-		return error_set(error, "%s: tensor %.120s has %lld outputs, not a multiple of 8", w->file, w->name,
-		                 (long long)p->outputs);
+	if (p->outputs % in_word(p))
+		return error_set(error, "%s: tensor %.120s has %lld outputs, not a multiple of %d", w->file, w->name,
+		                 (long long)p->outputs, in_word(p));
 	p->zeros = tensor_table_find(table, repack_name(zeros, w->name, 7, "qzeros"));
 	p->scales = tensor_table_find(table, repack_name(scales, w->name, 7, "scales"));
 	p->order = awq ? NULL : tensor_table_find(table, repack_name(order, w->name, 7, "g_idx"));
-	return is_words(p->zeros, zeros, w, p->groups, p->outputs / 8, error) && is_scales(p, scales, error) &&
-	       (!p->order || is_order(p, order, error));
+	return is_words(p->zeros, zeros, w, p->groups, p->outputs / in_word(p), error) &&
+	       is_scales(p, scales, error) && (!p->order || is_order(p, order, error));
 }
 
-/* True when each block of 32 inputs belongs to one group. */
+/* True when each block of 32 inputs belongs to one group, and blocks can hold its zero. */
 static bool fits_blocks(const struct packed_matrix* p) {
 	if (p->inputs % BLOCK_SMALL)
 		return false;
+	for (int64_t g = 0; bits_of(p) == 8 && g < p->groups; g++)
+		for (int64_t n = 0; n < p->outputs; n++)
+			if (zero_at(p, g, n) != middle(p))
+				return false;
 	for (int64_t k = 0; k < p->inputs; k++)
 		if (group_of_input(p, k) != group_of_input(p, k / BLOCK_SMALL * BLOCK_SMALL))
 			return false;
@@ -186,13 +205,25 @@ static void put_block(const struct packed_matrix* p, int64_t output, int64_t fir
 		out->q[j] = (uint8_t)(weight_at(p, first + j, output) | weight_at(p, first + 16 + j, output) << 4);
 }
 
+static void put_block8(const struct packed_matrix* p, int64_t output, int64_t first,
+                       struct block_q8_group* out) {
+	const uint32_t d = bits_from_float(scale_at(p, group_of_input(p, first), output));
+	for (int i = 0; i < 4; i++)
+		out->d[i] = (uint8_t)(d >> 8 * i);
+	for (int j = 0; j < BLOCK_SMALL; j++)
+		out->q[j] = (int8_t)((int)weight_at(p, first + j, output) - (int)middle(p));
+}
+
 static void put_blocks(const struct packed_matrix* p, uint8_t* out) {
 	const int64_t blocks = p->inputs / BLOCK_SMALL;
-	struct block_q4_group* block = (struct block_q4_group*)out;
 	for (int64_t n0 = 0; n0 < p->outputs; n0 += TILE)
 		for (int64_t b = 0; b < blocks; b++)
-			for (int64_t n = n0; n < n0 + TILE && n < p->outputs; n++)
-				put_block(p, n, b * BLOCK_SMALL, &block[n * blocks + b]);
+			for (int64_t n = n0; n < n0 + TILE && n < p->outputs; n++) {
+				if (bits_of(p) == 8)
+					put_block8(p, n, b * BLOCK_SMALL, (struct block_q8_group*)out + n * blocks + b);
+				else
+					put_block(p, n, b * BLOCK_SMALL, (struct block_q4_group*)out + n * blocks + b);
+			}
 }
 
 static void put_floats(const struct packed_matrix* p, float* out) {
@@ -209,9 +240,11 @@ static bool repack_matrix(struct tensor_table* to, const struct packed_matrix* p
 	char name[256];
 	const bool blocks = fits_blocks(p);
 	struct named_tensor made = {.file = p->words->file,
-	                            .type_name = "4 bits",
+	                            .type_name = "packed",
 	                            .supported = true,
-	                            .type = blocks ? DTYPE_Q4_GROUP : DTYPE_F32,
+	                            .type = !blocks           ? DTYPE_F32
+	                                    : bits_of(p) == 8 ? DTYPE_Q8_GROUP
+	                                                      : DTYPE_Q4_GROUP,
 	                            .n_dims = 2,
 	                            .dim = {p->outputs, p->inputs}};
 	made.bytes = (size_t)p->outputs * dtype_row_bytes(made.type, p->inputs);

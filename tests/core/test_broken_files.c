@@ -168,6 +168,11 @@ static void config(void** state) {
 	     "model_type is \"bloom\", which is not supported; supported are llama, mistral"},
 	    {"\"model_type\": \"jamba\"",
 	     "model_type is \"jamba\", which is not supported: its recurrent blocks are of Mamba's first kind"},
+	    {"\"model_type\": \"qwen2_moe\", \"layer_types\": [\"full_attention\", \"sliding_attention\", "
+	     "\"full_attention\", \"full_attention\"]",
+	     "layer_types has sliding_attention, but use_sliding_window is not true"},
+	    {"\"quantization_config\": {\"quant_method\": \"awq\", \"bits\": 8}",
+	     "awq\" with bits 8, which is not read"},
 	    {GEMMA3N "\"altup_active_idx\": 1", "altup_active_idx is 1, which is not supported; supported is 0"},
 	    {GEMMA3N "\"altup_num_inputs\": 9", "altup_num_inputs is 9"},
 	    {GEMMA3N "\"activation_sparsity_pattern\": [0.5, 0, 1, 0]",
@@ -201,8 +206,9 @@ static void config(void** state) {
 	     "quantization_config.quant_method is \"\", which is not read"},
 	    {"\"quantization_config\": {\"quant_method\": \"awq\"}", NULL},
 	    {"\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4, \"group_size\": -1}", NULL},
-	    {"\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 8}",
-	     "quant_method is \"gptq\" with bits 8, which is not read; gptq and awq of 4 bits"},
+	    {"\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 3}",
+	     "quant_method is \"gptq\" with bits 3, which is not read; gptq of 4 and 8 bits, awq of 4"},
+	    {"\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 8}", NULL},
 	    {"\"quantization_config\": {\"quant_method\": \"awq\", \"version\": \"gemv\"}",
 	     "quant_method is \"awq\", version gemv, which is not read"},
 	    {"\"quantization_config\": {\"quant_method\": \"gptq\", \"checkpoint_format\": \"marlin\"}",
@@ -237,8 +243,8 @@ static void config(void** state) {
 	     "quant_method is \"modelopt\", quant_algo W4A8_AWQ, which is not read"},
 	    {"\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
 	     "\"pack-quantized\", "
-	     "\"config_groups\": {\"group_0\": {\"weights\": {\"num_bits\": 8}}}}",
-	     "quant_method is \"compressed-tensors\" with num_bits 8, which is not read"},
+	     "\"config_groups\": {\"group_0\": {\"weights\": {\"num_bits\": 6}}}}",
+	     "quant_method is \"compressed-tensors\" with num_bits 6, which is not read"},
 	    {"\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
 	     "\"float-quantized\", "
 	     "\"config_groups\": {\"group_0\": {\"weights\": {\"block_structure\": 128}}}}",

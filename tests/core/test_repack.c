@@ -288,10 +288,58 @@ static void broken_experts(void** state) {
 	refused(&m, packing, "is not floats of shape (experts, inputs, outputs)");
 }
 
+/* Two elements a byte, the first in the lower bits, in both layouts; and what is refused. */
+static void nvfp4_values(void** state) {
+	(void)state;
+	const struct packing packing = {.method = PACKING_NVFP4};
+	uint8_t codes[2][16];
+	const uint8_t scales[2][2] = {{0x38, 0x40}, {0x30, 0xb8}}; /* 1, 2, 1/2, -1 */
+	const uint8_t broken[2][2] = {{0x38, 0x40}, {0x7f, 0x38}}; /* one is no number */
+	const float whole[1] = {4}, two[2] = {4, 4};
+	static const float e2m1[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, 0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+	static const float scale[2][2] = {{1, 2}, {0.5f, -1}};
+	float x[32];
+	for (int n = 0; n < 2; n++)
+		for (int k = 0; k < 16; k++)
+			codes[n][k] = (uint8_t)((2 * k) % 16 | (2 * k + 1) % 16 << 4);
+	for (int modelopt = 0; modelopt < 2; modelopt++) {
+		struct made m = {0};
+		ADD(&m, modelopt ? "a.weight" : "a.weight_packed", "U8", codes, 2, 16);
+		ADD(&m, "a.weight_scale", "F8_E4M3", scales, 2, 2);
+		ADD(&m, modelopt ? "a.weight_scale_2" : "a.weight_global_scale", "F32", whole, 1);
+		const struct named_tensor* t = repacked(&m, packing, "a.weight", DTYPE_BF16);
+		assert_true(t->n_dims == 2 && t->dim[0] == 2 && t->dim[1] == 32);
+		for (int n = 0; n < 2; n++) {
+			dtype_to_float(DTYPE_BF16, t->data + (size_t)n * 64, x, 32);
+			for (int k = 0; k < 32; k++)
+				assert_true(x[k] == e2m1[k % 16] * scale[n][k / 16] * (modelopt ? 4 : 0.25f));
+		}
+		drop(&m);
+	}
+	struct made m = {0};
+	ADD(&m, "a.weight_packed", "U8", codes, 2, 16);
+	refused(&m, packing, "a weight_scale of F8_E4M3 for each 16 elements");
+	ADD(&m, "a.weight_packed", "U8", codes, 2, 16);
+	ADD(&m, "a.weight_scale", "F8_E4M3", scales, 2, 2);
+	ADD(&m, "a.weight_global_scale", "F32", two, 2);
+	refused(&m, packing, "one scale for the matrix");
+	ADD(&m, "a.weight_packed", "U8", codes, 4, 8);
+	ADD(&m, "a.weight_scale", "F8_E4M3", scales, 2, 2);
+	ADD(&m, "a.weight_global_scale", "F32", whole, 1);
+	refused(&m, packing, "a weight_scale of F8_E4M3 for each 16 elements");
+	ADD(&m, "a.weight_packed", "U8", codes, 8, 4);
+	refused(&m, packing, "whole groups of 16 elements");
+	ADD(&m, "a.weight_packed", "U8", codes, 2, 16);
+	ADD(&m, "a.weight_scale", "F8_E4M3", broken, 2, 2);
+	ADD(&m, "a.weight_global_scale", "F32", whole, 1);
+	refused(&m, packing, "made of finite numbers");
+}
+
 int main(void) {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(gptq_values),       cmocka_unit_test(awq_values),
-	                                   cmocka_unit_test(reordered_inputs),  cmocka_unit_test(broken_groups),
-	                                   cmocka_unit_test(compressed_values), cmocka_unit_test(few_bits),
-	                                   cmocka_unit_test(experts_apart),     cmocka_unit_test(broken_experts)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(gptq_values),   cmocka_unit_test(nvfp4_values),
+	                                   cmocka_unit_test(awq_values),    cmocka_unit_test(reordered_inputs),
+	                                   cmocka_unit_test(broken_groups), cmocka_unit_test(compressed_values),
+	                                   cmocka_unit_test(few_bits),      cmocka_unit_test(experts_apart),
+	                                   cmocka_unit_test(broken_experts)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,7 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 	struct error error = {""};
 	struct tensor_table table = {0};
 	struct kept kept = {0};
-	const struct packing packing = {.method = (enum packing_method)(data[0] % 3),
+	const struct packing packing = {.method = (enum packing_method)(data[0] % 5),
+	                                .bits = data[0] >> 3 & 8,
 	                                .group = data[0] >> 3 & 1   ? 8
 	                                         : data[0] >> 4 & 1 ? 32
 	                                                            : 0,

@@ -166,16 +166,18 @@ def mxfp4():
 
 
 def words(numbers, order=range(8)):
-    """Eight numbers of four bits a word, along the last dimension."""
-    parts = numbers.reshape(*numbers.shape[:-1], -1, 8).to(torch.int64)
-    packed = sum(parts[..., n] << 4 * place for place, n in enumerate(order))
+    """Numbers in words of 32 bits, along the last dimension: eight of four bits, or as many as the order has."""
+    n = len(order)
+    parts = numbers.reshape(*numbers.shape[:-1], -1, n).to(torch.int64)
+    packed = sum(parts[..., k] << 32 // n * place for place, k in enumerate(order))
     return (packed - (packed >> 31 << 32)).to(torch.int32)
 
 
 def four_bits(group, config, reorder=False):
-    """Matrices of the blocks in 4 bits around a zero of each group, as GPTQ or AWQ lays them."""
-    gptq = config["quant_method"] == "gptq"
-    deal = range(8) if gptq else (0, 2, 4, 6, 1, 3, 5, 7)
+    """Matrices of the blocks in 4 or 8 bits around a zero of each group, as GPTQ or AWQ lays them. With 8 bits and "sym" the
+    zero is 128."""
+    gptq, most = config["quant_method"] == "gptq", 2 ** config["bits"] - 1
+    deal = range(32 // config["bits"]) if gptq else (0, 2, 4, 6, 1, 3, 5, 7)
 
     def edit(folder):
         path = folder / "model.safetensors"
@@ -191,13 +193,13 @@ def four_bits(group, config, reorder=False):
             w = tensor.float().t()  # (inputs, outputs)
             low = torch.stack([w[of == g].amin(0) for g in range(of.max() + 1)]).clamp(max=0)
             high = torch.stack([w[of == g].amax(0) for g in range(of.max() + 1)]).clamp(min=0)
-            scale = ((high - low) / 15).half()
-            zero = torch.round(-low / scale.float()).clamp(1, 15)
-            q = torch.round(w / scale.float()[of] + zero[of]).clamp(0, 15)
+            scale = (torch.maximum(high, -low) / 127 if config.get("sym") else (high - low) / most).half()
+            zero = torch.full_like(low, 128) if config.get("sym") else torch.round(-low / scale.float()).clamp(1, most)
+            q = torch.round(w / scale.float()[of] + zero[of]).clamp(0, most)
             plain[name] = ((q - zero[of]) * scale.float()[of]).t()
             stored[stem + "scales"] = scale
             stored[stem + "qzeros"] = words(zero - (1 if gptq and config.get("checkpoint_format") != "gptq_v2" else 0), deal)
-            stored[stem + "qweight"] = words(q.t()).t() if gptq else words(q, deal)
+            stored[stem + "qweight"] = words(q.t(), deal).t() if gptq else words(q, deal)
             if gptq:
                 stored[stem + "g_idx"] = of.to(torch.int32)
         save_file({n: t.contiguous() for n, t in plain.items()}, path)
@@ -228,6 +230,71 @@ def whole_numbers(kind, zeros=False):
     return as_stored(edit, {"quant_method": "compressed-tensors", "format": "int-quantized", "config_groups": {"group_0": {
         "targets": ["Linear"], "weights": {"num_bits": 8, "type": "int", "symmetric": not zeros, "strategy": "channel"},
         "input_activations": {"num_bits": 8, "type": "int", "dynamic": True, "strategy": "token"}}}})
+
+
+def nvfp4(modelopt=False):
+    """Matrices of the blocks in NVFP4: packed and widened by compressed-tensors itself; modelopt's have other names, and the
+    inverse of the scale of the whole."""
+    from compressed_tensors.compressors.nvfp4.base import NVFP4PackedCompressor
+    from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+    args = QuantizationArgs(num_bits=4, type="float", symmetric=True, strategy="tensor_group", group_size=16)
+    scheme = QuantizationScheme(targets=["Linear"], weights=args)
+
+    def edit(folder):
+        path = folder / "model.safetensors"
+        plain, stored = {}, {}
+        for name, w in load_file(path).items():
+            if not name.endswith("proj.weight"):
+                plain[name] = stored[name] = w
+                continue
+            w = w.float()
+            whole = (448 * 6 / w.abs().max()).reshape(1)
+            if modelopt:
+                whole = 2.0 ** torch.floor(torch.log2(whole))  # so that both ways round alike
+            scale = (whole * w.reshape(w.shape[0], -1, 16).abs().amax(-1) / 6).to(torch.float8_e4m3fn)
+            packed = NVFP4PackedCompressor.compress({"weight": w, "weight_scale": scale.float(),
+                                                     "weight_global_scale": whole}, scheme)
+            plain[name] = NVFP4PackedCompressor.decompress(packed, scheme)["weight"].float()
+            if modelopt:
+                stored.update({name: packed["weight_packed"], name + "_scale": scale, name + "_scale_2": 1 / whole[0],
+                               name.replace("weight", "input_scale"): torch.tensor(1.0)})
+            else:
+                stored.update({name.replace("weight", part): tensor for part, tensor in packed.items()})
+                stored[name.replace("weight", "input_global_scale")] = torch.ones(1)
+        save_file({n: t.contiguous() for n, t in plain.items()}, path)
+        edit.stored = stored
+    return as_stored(edit, {"quant_method": "modelopt", "quant_algo": "NVFP4"} if modelopt else {
+        "quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "config_groups": {"group_0": {
+            "targets": ["Linear"], "weights": {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16}}}})
+
+
+def packed_bytes(group, symmetric=True):
+    """Matrices of the blocks in 8 bits as compressed-tensors packs them itself."""
+    from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
+
+    def edit(folder):
+        path = folder / "model.safetensors"
+        plain, stored = {}, {}
+        for name, tensor in load_file(path).items():
+            if not name.endswith("proj.weight"):
+                plain[name] = stored[name] = tensor
+                continue
+            w = tensor.float().reshape(tensor.shape[0], -1, group or tensor.shape[1])
+            low, high = w.amin(-1, keepdim=True).clamp(max=0), w.amax(-1, keepdim=True).clamp(min=0)
+            scale = (torch.maximum(-low, high) / 127 if symmetric else (high - low) / 255).bfloat16().float()
+            zero = torch.zeros_like(low) if symmetric else torch.round(-128 - low / scale).clamp(-128, 127)
+            q = torch.round(w / scale + zero).clamp(-128, 127)
+            plain[name] = ((q - zero) * scale).reshape(tensor.shape)
+            stored[name + "_packed"] = pack_to_int32(q.reshape(tensor.shape).to(torch.int8), 8)
+            stored[name + "_scale"] = scale[..., 0].bfloat16()
+            stored[name + "_shape"] = torch.tensor(tensor.shape)
+            if not symmetric:
+                stored[name + "_zero_point"] = pack_to_int32(zero[..., 0].to(torch.int8), 8, packed_dim=0)
+        save_file({n: t.contiguous() for n, t in plain.items()}, path)
+        edit.stored = stored
+    return as_stored(edit, {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {"group_0": {
+        "targets": ["Linear"], "weights": {"num_bits": 8, "type": "int", "symmetric": symmetric, **(
+            {"strategy": "group", "group_size": group} if group else {"strategy": "channel"})}}}})
 
 
 def compressed(group, config, symmetric=True, reorder=False):
@@ -447,6 +514,14 @@ MODELS = {
         "quant_method": "gptq", "bits": 4, "group_size": 64, "desc_act": False, "checkpoint_format": "gptq_v2"})),
     "llama-gptq-reordered": (LlamaConfig(**WIDER), F16, 20, four_bits(32, {
         "quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": True}, reorder=True)),
+    "llama-gptq-8bits": (LlamaConfig(**WIDER), F16, 20, four_bits(32, {
+        "quant_method": "gptq", "bits": 8, "group_size": 32, "desc_act": False, "sym": True})),
+    "qwen2-gptq-8bits-zeros": (Qwen2Config(**WIDER), F16, 20, four_bits(64, {
+        "quant_method": "gptq", "bits": 8, "group_size": 64, "desc_act": False, "sym": False})),
+    "llama-nvfp4": (LlamaConfig(**WIDER), BF16, 20, nvfp4()),
+    "qwen3-nvfp4-modelopt": (Qwen3Config(**WIDER, head_dim=16), BF16, 20, nvfp4(modelopt=True)),
+    "llama-compressed-packed8": (LlamaConfig(**WIDER), F32, 20, packed_bytes(0)),
+    "qwen3-compressed-packed8-zeros": (Qwen3Config(**WIDER, head_dim=16), F32, 20, packed_bytes(32, symmetric=False)),
     "llama-awq": (LlamaConfig(**WIDER), F16, 20, four_bits(32, {
         "quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True, "version": "gemm"})),
     "llama-compressed-int4": (LlamaConfig(**WIDER), F32, 20, compressed(32, {})),
@@ -472,7 +547,7 @@ def main():
     chosen = parser.parse_args().names
     OUT.mkdir(parents=True, exist_ok=True)
     golden.write_tokenizer_once(OUT)
-    models = {**MODELS, **(with_bitsandbytes() if not chosen or any("4" in name for name in chosen) else {})}
+    models = {**MODELS, **(with_bitsandbytes() if not chosen or any("4" in name.replace("nvfp4", "") for name in chosen) else {})}
     for name, (config, dtype, length, more) in models.items():
         if not chosen or name in chosen:
             golden.make(OUT / name, config, dtype, length, **more)
