@@ -131,7 +131,11 @@ static bool read_family(struct source* s) {
 			return true;
 		if (strcmp(type, "exaone4_5_text") == 0) /* as it was called first */
 			type = "exaone4";
+		if (strcmp(type, "llama") == 0 && strcmp(s->config->family->name, "voxtral_text") == 0)
+			return true;
 	}
+	if (strcmp(type, "kimi_k2") == 0) /* Kimi K2, which transformers has as DeepSeek-V3 */
+		type = "deepseek_v3";
 	s->config->family = family_by_name(type);
 	const char* reason = family_refusal(type, strlen(type));
 	if (!s->config->family && reason)

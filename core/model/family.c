@@ -78,6 +78,9 @@
 static const struct family families[] = {
     FAMILY("llama", "llama", .context = 2048, .epsilon = 1e-6f, BIASES, .mlp_bias_field = "mlp_bias",
            .interleaved_by_convert = true, NORMS_BEFORE),
+    /* Llama as Voxtral's class completes its text_config */
+    FAMILY("voxtral_text", "llama", .context = 131072, .kv_heads = 8, .head_dim = 128, .epsilon = 1e-5f,
+           .theta = 1e8f, BIASES, .mlp_bias_field = "mlp_bias", .interleaved_by_convert = true, NORMS_BEFORE),
     FAMILY("mistral", "mistral", .window = 4096, .window_rule = WINDOW_LISTED, .epsilon = 1e-6f, MISTRALS),
     FAMILY("ministral", "llama", .window = 4096, .window_rule = WINDOW_LISTED, .epsilon = 1e-6f, MISTRALS),
     FAMILY("ministral3", "mistral3", .special = SPECIAL_MINISTRAL3, .context = 262144, .kv_heads = 8,
@@ -293,7 +296,9 @@ static const struct within {
               {"ovis2", "qwen2", false},
               {"perception_lm", "llama", false},
               {"qwen2_audio", "qwen2", false},
-              {"qwen3_asr", "qwen3", false}};
+              {"qwen3_asr", "qwen3", false},
+              {"voxtral", "voxtral_text", false},
+              {"kimi_k25", "deepseek_v3", false}};
 
 const struct family* family_within(const char* name, bool* flat) {
 	for (size_t i = 0; i < sizeof within / sizeof *within; i++)

@@ -351,6 +351,7 @@ CASES.update({
     "glm4_moe-norms-mtp": case("glm4_moe", first_k_dense_replace=2, use_qk_norm=True, attention_bias=True,
                                num_nextn_predict_layers=1),
     "deepseek_v3-mtp": case("deepseek_v3", first_k_dense_replace=1, num_nextn_predict_layers=1),
+    "deepseek_v3-later-field-mtp": case("deepseek_v3", first_k_dense_replace=1, num_mtp_layers=1, hidden_size=24),
     "deepseek_v3-no-query-map-mtp": case("deepseek_v3", q_lora_rank=None, v_head_dim=12, num_nextn_predict_layers=1),
     "qwen3_next-dense-blocks": case("qwen3_next", mlp_only_layers=[1], decoder_sparse_step=2, num_hidden_layers=6,
                                     norm_topk_prob=False, linear_value_head_dim=20, full_attention_interval=3),
@@ -484,6 +485,18 @@ around("internvl", "qwen3", "small", None, dict(image_token_id=1))
 CASES["internvl-qwen3-silent"]["vision_config"] = {**VISION["small"], "image_size": [28, 28], "patch_size": [14, 14]}
 around("minicpmv4_6", "qwen3_5_text", "small", None, dict(image_token_id=1))
 CASES["minicpmv4_6-qwen3_5_text-silent"]["vision_config"] = {**VISION["small"], "num_hidden_layers": 2}
+around("kimi_k25", "deepseek_v3", "small", False, dict(image_token_id=golden.END, projection_hidden_size=16))
+CASES["kimi_k25-deepseek_v3"]["vision_config"] = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+                                                      pos_emb_height=4, pos_emb_width=4)
+CASES["kimi_k25-kimi_k2"] = {**CASES["kimi_k25-deepseek_v3"], "text_config": {
+    **CASES["kimi_k25-deepseek_v3"]["text_config"], "model_type": "kimi_k2"}}
+SOUND = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, num_mel_bins=8)
+CASES["voxtral-llama"] = {"model_type": "voxtral", "audio_config": {**SOUND, "model_type": "voxtral_encoder"},
+                          "text_config": {**TEXT, "model_type": "llama", "num_attention_heads": 8, "rms_norm_eps": 1e-3},
+                          "audio_token_id": 1}
+CASES["voxtral-llama-silent"] = {**CASES["voxtral-llama"], "text_config": {
+    k: v for k, v in TEXT.items() if k not in ("num_key_value_heads", "max_position_embeddings")} | {
+        "model_type": "llama", "num_attention_heads": 16}}
 around("qwen2_audio", "qwen2", None, False, dict(audio_token_index=1))
 around("mistral3", "ministral3", "small", None, dict(image_token_index=1))
 CASES["mistral3-ministral3-silent"]["vision_config"] = {**VISION["small"], "model_type": "pixtral", "head_dim": 8}

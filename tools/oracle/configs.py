@@ -177,7 +177,9 @@ def judge(config, fused=False, mtp=False, turned=False, length=200, prompt=90, i
             loaded, dtype=torch.float32)
         model.save_pretrained(folder)
         stored = model.state_dict() if fused else load_file(folder / "model.safetensors")
-        shapes = {n: list(t.shape) for n, t in stored.items()}
+        # Kimi K2.5's class saves the text model's layers under the name that its blocks of images have
+        shapes = {n.replace("language_model.model.blocks.", "language_model.model.layers."): list(t.shape)
+                  for n, t in stored.items()}
         shapes = {n: [s[0], s[2], s[1]] if turned and ".experts." in n else s for n, s in shapes.items()}
         tensors = describe(shapes, family)
         save_file(make(tensors), folder / "model.safetensors", {"format": "pt"})

@@ -232,6 +232,18 @@ def whole_numbers(kind, zeros=False):
         "input_activations": {"num_bits": 8, "type": "int", "dynamic": True, "strategy": "token"}}}})
 
 
+def with_key_scales(more):
+    """Scales for a quantized KV cache beside the weights, which are not for this one."""
+    def after(folder):
+        more["after"](folder)
+        path = folder / "model.safetensors"
+        tensors = load_file(path)
+        for block in {name.split("self_attn.")[0] for name in tensors if "self_attn." in name}:
+            tensors.update({f"{block}self_attn.{part}_scale": torch.full((1,), 0.37) for part in "kv"})
+        save_file(tensors, path, {"format": "pt"})
+    return {**more, "after": after}
+
+
 def nvfp4(modelopt=False):
     """Matrices of the blocks in NVFP4: packed and widened by compressed-tensors itself; modelopt's have other names, and the
     inverse of the scale of the whole."""
@@ -533,6 +545,8 @@ MODELS = {
         "quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {"group_0": {
             "targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": "block",
                                                "block_structure": [16, 8]}}}}})),
+    "llama-fp8-key-scales": (LlamaConfig(**SMALL), F32, 20, with_key_scales(fp8((1, 0), {"name": "weight_scale", "config": {
+        "quant_method": "compressed-tensors", "format": "float-quantized"}}))),
     "llama-fp8-whole": (LlamaConfig(**SMALL), F32, 20, fp8((0, 0), {"name": "weight_scale_inv", "config": {
         "quant_method": "fp8"}})),
     "llama-fp8-modelopt": (LlamaConfig(**SMALL), F32, 20, fp8((0, 0), {"name": "weight_scale", "config": {
