@@ -78,9 +78,6 @@
 static const struct family families[] = {
     FAMILY("llama", "llama", .context = 2048, .epsilon = 1e-6f, BIASES, .mlp_bias_field = "mlp_bias",
            .interleaved_by_convert = true, NORMS_BEFORE),
-    /* Llama as Voxtral's class completes its text_config */
-    FAMILY("voxtral_text", "llama", .context = 131072, .kv_heads = 8, .head_dim = 128, .epsilon = 1e-5f,
-           .theta = 1e8f, BIASES, .mlp_bias_field = "mlp_bias", .interleaved_by_convert = true, NORMS_BEFORE),
     FAMILY("mistral", "mistral", .window = 4096, .window_rule = WINDOW_LISTED, .epsilon = 1e-6f, MISTRALS),
     FAMILY("ministral", "llama", .window = 4096, .window_rule = WINDOW_LISTED, .epsilon = 1e-6f, MISTRALS),
     FAMILY("ministral3", "mistral3", .special = SPECIAL_MINISTRAL3, .context = 262144, .kv_heads = 8,
@@ -241,6 +238,9 @@ static const struct family families[] = {
     FAMILY("stablelm", "stablelm", .special = SPECIAL_STABLELM, .context = 4096, .kv_heads = 32,
            .epsilon = 1e-5f, .epsilon_field = "layer_norm_eps", .rotary = 0.25f,
            .qkv_bias_field = "use_qkv_bias", .norm = NORM_LAYER, NORMS_BEFORE),
+    /* Llama as Voxtral's class completes its text_config */
+    FAMILY("voxtral_text", "llama", .context = 131072, .kv_heads = 8, .head_dim = 128, .epsilon = 1e-5f,
+           .theta = 1e8f, BIASES, .mlp_bias_field = "mlp_bias", .interleaved_by_convert = true, NORMS_BEFORE),
 };
 
 enum { FAMILIES = (int)(sizeof families / sizeof *families) };
