@@ -6,7 +6,7 @@
 #include "core/grammar/language.h"
 #include "core/grammar/reader.h"
 
-enum { MAX_PLACES = 1 << 17, MAX_BEFORE = 8 };
+enum { MAX_PLACES = 1 << 17, MAX_BEFORE = 8, MAX_FIXED = 64, MAX_FIXED_LENGTH = 64 };
 
 enum place_kind {
 	PLACE_CHARACTER, /* takes one character of the reader's ranges [a, b) */
@@ -31,9 +31,16 @@ struct rest {
 	struct language* of;
 };
 
+struct fixed_text {
+	uint32_t code[MAX_FIXED_LENGTH]; /* (n) */
+	int n;
+};
+
 struct automaton {
 	struct reader* r;
-	struct automaton_place* place; /* (n) the first is the end */
+	const struct fixed_text* fixed[READER_GROUPS]; /* the texts that groups have; NULL: any of theirs */
+	int texts;                                     /* how many were fixed */
+	struct automaton_place* place;                 /* (n) the first is the end */
 	int n;
 	struct language* before[MAX_BEFORE]; /* (n_before) that conditions on the text before are about */
 	int n_before, looks_back;            /* looks_back: the number of such conditions */

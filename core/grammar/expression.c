@@ -5,6 +5,7 @@
 
 #include "core/files/grow.h"
 #include "core/grammar/automaton.h"
+#include "core/grammar/letter_case.h"
 
 enum { MOST_NODES = 1 << 21 };
 
@@ -129,7 +130,112 @@ bool expression_looks(const struct reader* r, int index) {
 			return true;
 	if (node->kind == NODE_REPEAT)
 		return expression_looks(r, node->a);
-	return node->kind == NODE_LOOK_AHEAD || node->kind == NODE_LOOK_BEHIND || node->kind == NODE_WORD_EDGE;
+	return node->kind == NODE_LOOK_AHEAD || node->kind == NODE_LOOK_BEHIND || node->kind == NODE_WORD_EDGE ||
+	       node->kind == NODE_GROUP || node->kind == NODE_BACK;
+}
+
+bool expression_anchors(const struct reader* r, int index) {
+	const struct syntax_node* node = &r->node[index];
+	for (; node->kind == NODE_SEQUENCE || node->kind == NODE_EITHER; node = &r->node[node->a])
+		if (expression_anchors(r, node->b))
+			return true;
+	if (node->kind == NODE_REPEAT || node->kind == NODE_GROUP)
+		return expression_anchors(r, node->a);
+	return node->kind == NODE_START || node->kind == NODE_END;
+}
+
+/* ---- back-references -------------------------------------------------------------------------- */
+
+/* Whether a node of an expression refers to the group. */
+static bool refers_to(const struct reader* r, int index, int group) {
+	const struct syntax_node* node = &r->node[index];
+	for (; node->kind == NODE_SEQUENCE || node->kind == NODE_EITHER; node = &r->node[node->a])
+		if (refers_to(r, node->b, group))
+			return true;
+	if (node->kind == NODE_REPEAT || node->kind == NODE_GROUP || node->kind == NODE_LOOK_AHEAD ||
+	    node->kind == NODE_LOOK_BEHIND)
+		return refers_to(r, node->a, group);
+	return node->kind == NODE_BACK && node->b == group;
+}
+
+/* The last group that is a part of the sequence, that later parts refer to, and whose text is not fixed yet;
+ * NOWHERE: there is none. */
+static int group_to_fix(const struct automaton* x, int index) {
+	const struct syntax_node* node = x->r->node;
+	for (int at = index; node[at].kind == NODE_SEQUENCE; at = node[at].a) {
+		const int part = node[at].b;
+		if (node[part].kind != NODE_GROUP || x->fixed[node[part].b - 1])
+			continue;
+		for (int later = index; later != at; later = node[later].a)
+			if (refers_to(x->r, node[later].b, node[part].b))
+				return part;
+	}
+	return NOWHERE;
+}
+
+static int fixed_text(struct automaton* x, const struct fixed_text* text, bool any_case, int next) {
+	const bool before = x->r->any_case;
+	x->r->any_case = any_case;
+	for (int i = text->n - 1; i >= 0 && next != NOWHERE && !x->r->failed; i--) {
+		const int from = x->r->n_ranges;
+		letter_range(x->r, text->code[i], text->code[i]);
+		reader_ranges(x->r, NODE_CLASS, from);
+		next = characters(x, from, x->r->n_ranges, next);
+	}
+	x->r->any_case = before;
+	return next;
+}
+
+/* Emits the sequence once for each text that the group may be: those from a state of its language on. */
+static int each_text(struct automaton* x, int index, int group, const struct language* l, int state,
+                     struct fixed_text* text, int next) {
+	int all = NOWHERE;
+	if (l->ends[state]) {
+		if (++x->texts > MAX_FIXED)
+			return reader_fail(x->r, "a back-reference is supported to a group that has at most 64 texts"),
+			       NOWHERE;
+		const struct fixed_text* const before = x->fixed[group - 1];
+		x->fixed[group - 1] = text;
+		all = emit(x, index, next);
+		x->fixed[group - 1] = before;
+	}
+	for (int e = l->first[state]; e < l->first[state + 1] && !x->r->failed; e++) {
+		const uint32_t past = e + 1 < l->first[state + 1] ? l->edge[e + 1].low : LAST_CODE + 1;
+		if (l->edge[e].to < 0)
+			continue;
+		if (text->n == MAX_FIXED_LENGTH || past - l->edge[e].low > MAX_FIXED)
+			return reader_fail(x->r, "a back-reference is supported to a group that has at most 64 texts"),
+			       NOWHERE;
+		for (uint32_t code = l->edge[e].low; code < past && !x->r->failed; code++) {
+			text->code[text->n++] = code;
+			all = split(x, each_text(x, index, group, l, l->edge[e].to, text, next), all);
+			text->n--;
+		}
+	}
+	return all;
+}
+
+static int fix_group(struct automaton* x, int index, int part, int next) {
+	const struct syntax_node group = x->r->node[part];
+	struct fixed_text text = {.n = 0};
+	if (expression_looks(x->r, group.a) || expression_anchors(x->r, group.a))
+		return reader_fail(x->r, "a back-reference to a group with conditions is not supported"), NOWHERE;
+	struct language* l = expression_language(x->r, group.a, true);
+	const int all = l && l->n > 0 ? each_text(x, index, group.b, l, 0, &text, next) : NOWHERE;
+	language_free(l);
+	return all;
+}
+
+/* A group, or a reference to one. */
+static int emit_group(struct automaton* x, const struct syntax_node* node, int next) {
+	const struct fixed_text* const text = x->fixed[node->b - 1];
+	if (text)
+		return fixed_text(x, text, node->kind == NODE_BACK && node->most, next);
+	if (node->kind == NODE_GROUP)
+		return emit(x, node->a, next);
+	return reader_fail(x->r,
+	                   "a back-reference is supported where its group stands before it in the same sequence"),
+	       NOWHERE;
 }
 
 static int emit_repeat(struct automaton* x, const struct syntax_node* node, int next) {
@@ -146,6 +252,9 @@ static int emit_repeat(struct automaton* x, const struct syntax_node* node, int 
 }
 
 static int emit_sequence(struct automaton* x, int index, int next) {
+	const int part = x->r->refers ? group_to_fix(x, index) : NOWHERE;
+	if (part >= 0)
+		return fix_group(x, index, part, next);
 	for (; x->r->node[index].kind == NODE_SEQUENCE && next != NOWHERE && !x->r->failed;
 	     index = x->r->node[index].a)
 		next = emit(x, x->r->node[index].b, next);
@@ -174,6 +283,9 @@ static int emit(struct automaton* x, int index, int next) {
 		return split(x, look_ahead(x, &node, next), all);
 	case NODE_LOOK_BEHIND:
 		return split(x, look_behind(x, &node, next), all);
+	case NODE_GROUP:
+	case NODE_BACK:
+		return split(x, emit_group(x, &node, next), all);
 	case NODE_WORD_EDGE:
 		return split(x, word_edge(x, node.most != 0, next), all);
 	case NODE_START:

@@ -6,8 +6,9 @@
 #include "core/grammar/language.h"
 #include "core/grammar/reader.h"
 
-/* Whether the expression has a look-ahead, a look-behind or \b. */
+/* Whether the expression has a look-ahead, a look-behind, \b or a back-reference; whether it has ^ or $. */
 bool expression_looks(const struct reader*, int node);
+bool expression_anchors(const struct reader*, int node);
 /* The texts that it matches, whole or somewhere within; NULL with the reader failed. */
 struct language* expression_language(struct reader*, int node, bool whole);
 

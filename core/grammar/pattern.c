@@ -6,6 +6,8 @@
 #include "core/files/utf8.h"
 #include "core/grammar/expression.h"
 #include "core/grammar/language.h"
+#include "core/grammar/letter_case.h"
+#include "core/grammar/pattern_group.h"
 #include "core/grammar/property.h"
 
 static void report_error(const struct reader* r, const char* why) {
@@ -55,52 +57,78 @@ static bool take_named(struct reader* r) {
 	return true;
 }
 
+/* POSIX's classes of ASCII characters, within brackets: [[:alpha:]_]. */
+static bool take_posix(struct reader* r) {
+	static const char* const class[][2] = {{"alnum", "09AZaz"},
+	                                       {"alpha", "AZaz"},
+	                                       {"ascii", "\1\177"},
+	                                       {"blank", "\t\t  "},
+	                                       {"cntrl", "\1\37\177\177"},
+	                                       {"digit", "09"},
+	                                       {"graph", "!~"},
+	                                       {"lower", "az"},
+	                                       {"print", " ~"},
+	                                       {"punct", "!/:@[`{~"},
+	                                       {"space", "\t\r  "},
+	                                       {"upper", "AZ"},
+	                                       {"word", "09AZ__az"},
+	                                       {"xdigit", "09AFaf"}};
+	const char* at = r->text + r->at;
+	const size_t left = r->size - r->at;
+	if (left < 4 || at[0] != '[' || at[1] != ':')
+		return false;
+	const bool negated = at[2] == '^';
+	const char* name = at + 2 + negated;
+	const int from = r->n_ranges;
+	for (size_t i = 0; i < sizeof class / sizeof *class; i++) {
+		const size_t n = strlen(class[i][0]);
+		if (left < 4 + n + negated || memcmp(name, class[i][0], n) != 0 || memcmp(name + n, ":]", 2) != 0)
+			continue;
+		r->at += 4 + n + negated;
+		const bool letters =
+		    r->any_case && (strcmp(class[i][0], "lower") == 0 || strcmp(class[i][0], "upper") == 0);
+		for (const char* of = letters ? "AZaz" : class[i][1]; *of; of += 2)
+			reader_range(r, *of == 1 ? 0 : (uint8_t)of[0], (uint8_t)of[1]);
+		if (negated && !r->failed)
+			reader_negate(r, from);
+		return true;
+	}
+	return false;
+}
+
+static bool take_in_class(struct reader* r) { return take_posix(r) || take_named(r); }
+
 static const struct dialect outside = {
-    .letters = "ntrfv0", .means = "\n\t\r\f\v\0", .hexadecimal = "xu", .named = take_named};
-static const struct dialect in_class = {
-    .letters = "bntrfv0", .means = "\b\n\t\r\f\v\0", .hexadecimal = "xu", .named = take_named};
+    .letters = "ntrfvae0", .means = "\n\t\r\f\v\a\33\0", .hexadecimal = "xu", .named = take_named};
+static const struct dialect in_class = {.letters = "bntrfvae0",
+                                        .means = "\b\n\t\r\f\v\a\33\0",
+                                        .hexadecimal = "xu",
+                                        .named = take_in_class,
+                                        .range = letter_range};
 
 /* ---- expressions ---------------------------------------------------------------------------- */
 
 static const struct syntax syntax;
 
-/* After "(?" or "(?<". */
-static int look(struct reader* r, enum node_kind kind) {
-	const int must = reader_take(r, '=');
-	reader_take(r, '!');
-	const int within = reader_alternatives(r, &syntax, false);
-	if (!reader_take(r, ')'))
-		return reader_fail(r, "a group is not closed");
-	return reader_node(r, (struct syntax_node){.kind = kind, .a = within, .most = must});
-}
-
-/* After '('. */
-static int group(struct reader* r) {
-	if (reader_take(r, '?')) {
-		reader_take(r, 'P'); /* Python's named groups */
-		if (reader_take(r, '<')) {
-			if (reader_at(r, '=') || reader_at(r, '!'))
-				return look(r, NODE_LOOK_BEHIND);
-			while (reader_more(r) && r->text[r->at] != '>')
-				r->at++;
-			r->at++;
-		} else if (reader_at(r, '=') || reader_at(r, '!')) {
-			return look(r, NODE_LOOK_AHEAD);
-		} else if (!reader_take(r, ':'))
-			return reader_fail(r, "flags are not supported");
-	}
-	const int inner = reader_alternatives(r, &syntax, false);
-	if (!reader_take(r, ')'))
-		return reader_fail(r, "a group is not closed");
-	return inner;
-}
-
 static bool is_letter(char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
+
+/* Anchors of other dialects, and back-references. NOWHERE: none of them comes next. */
+static int take_other(struct reader* r) {
+	const char after = reader_at(r, '\\') && r->at + 1 < r->size ? r->text[r->at + 1] : 0;
+	if (after == 'h' || after == 'H')
+		return reader_fail(
+		    r, "\\h is white space in some dialects and a hexadecimal digit in others: write [ \\t] or "
+		       "[0-9a-fA-F]");
+	if (after != 'A' && after != 'Z' && after != 'z')
+		return after ? pattern_back(r) : NOWHERE;
+	r->at += 2;
+	return reader_node(r, (struct syntax_node){.kind = after == 'A' ? NODE_START : NODE_END});
+}
 
 static int atom(struct reader* r) {
 	const int from = r->n_ranges;
 	if (reader_take(r, '('))
-		return group(r);
+		return pattern_group(r, &syntax);
 	if (reader_take(r, '['))
 		return reader_class(r, &in_class);
 	if (reader_take(r, '^'))
@@ -108,9 +136,11 @@ static int atom(struct reader* r) {
 	if (reader_take(r, '$'))
 		return reader_node(r, (struct syntax_node){.kind = NODE_END});
 	if (reader_take(r, '.')) {
-		reader_range(r, '\n', '\n');
-		reader_range(r, '\r', '\r');
-		reader_range(r, 0x2028, 0x2029);
+		if (!r->dot_all) {
+			reader_range(r, '\n', '\n');
+			reader_range(r, '\r', '\r');
+			reader_range(r, 0x2028, 0x2029);
+		}
 		if (!r->failed)
 			reader_negate(r, from);
 		return reader_ranges(r, NODE_CLASS, from);
@@ -131,26 +161,20 @@ static int atom(struct reader* r) {
 	}
 	if (reader_at(r, '*') || reader_at(r, '+') || reader_at(r, '?') || (reader_at(r, '{') && r->at == 0))
 		return reader_fail(r, "nothing to repeat");
+	const int other = take_other(r);
+	if (other >= 0)
+		return other;
 	const uint32_t code = reader_character(r, &outside);
-	reader_range(r, code, code);
+	letter_range(r, code, code);
 	return reader_ranges(r, NODE_CLASS, from);
 }
 
-static const struct syntax syntax = {.atom = atom, .lazy = true, .ends = "|)"};
+static const struct syntax syntax = {
+    .atom = atom, .lazy = true, .possessive = pattern_possessive, .ends = "|)"};
 
 enum { MAX_WORK = 1 << 20 };
 
 /* ---- anchors -------------------------------------------------------------------------------- */
-
-static bool holds_anchor(const struct reader* r, int index) {
-	const struct syntax_node* node = &r->node[index];
-	for (; node->kind == NODE_SEQUENCE || node->kind == NODE_EITHER; node = &r->node[node->a])
-		if (holds_anchor(r, node->b))
-			return true;
-	if (node->kind == NODE_REPEAT)
-		return holds_anchor(r, node->a);
-	return node->kind == NODE_START || node->kind == NODE_END;
-}
 
 /* Any text, as long as one likes. */
 static int32_t emit_anything(struct reader* r, int32_t next) {
@@ -177,7 +201,7 @@ static int32_t emit_alternative(struct reader* r, int index, bool whole, int32_t
 			starts = true;
 			continue;
 		}
-		if (holds_anchor(r, part))
+		if (expression_anchors(r, part))
 			return (int32_t)reader_fail(r, "^ and $ are supported where a text begins and ends");
 		next = reader_emit(r, part, next);
 	}
@@ -194,6 +218,7 @@ static int32_t emit_alternatives(struct reader* r, int index, bool whole, int32_
 }
 
 static bool parse(struct reader* r, int* root) {
+	r->refers = pattern_refers(r->text, r->size);
 	*root = reader_alternatives(r, &syntax, false);
 	if (!r->failed && r->at < r->size)
 		reader_fail(r, "a parenthesis too many");

@@ -64,8 +64,8 @@ bool property_ranges(struct reader* r, const char* name, bool negated) {
 	if (!spell(name, spelt, sizeof spelt))
 		return false;
 	const int n = snprintf(expression, sizeof expression, "\\%c{%s}+", negated ? 'P' : 'p', spelt);
-	pcre2_code* code = pcre2_compile((PCRE2_SPTR)expression, (PCRE2_SIZE)n,
-	                                 PCRE2_UTF | PCRE2_NO_START_OPTIMIZE, &why, &where, NULL);
+	const uint32_t options = PCRE2_UTF | PCRE2_NO_START_OPTIMIZE | (r->any_case ? PCRE2_CASELESS : 0);
+	pcre2_code* code = pcre2_compile((PCRE2_SPTR)expression, (PCRE2_SIZE)n, options, &why, &where, NULL);
 	pcre2_match_data* match = code ? pcre2_match_data_create_from_pattern(code, NULL) : NULL;
 	struct run run = {.to = r};
 	for (uint32_t base = 0; match && base <= LAST_CODE; base += PAGE)

@@ -10,6 +10,7 @@
 void reader_close(struct reader* r) {
 	free(r->node);
 	free(r->range);
+	free(r->fold);
 }
 
 int reader_fail(struct reader* r, const char* why) {
@@ -33,10 +34,6 @@ void reader_range(struct reader* r, uint32_t low, uint32_t high) {
 		r->range[r->n_ranges++] = (struct range){low, high};
 }
 
-int reader_ranges(struct reader* r, enum node_kind kind, int from) {
-	return reader_node(r, (struct syntax_node){.kind = kind, .a = from, .b = r->n_ranges});
-}
-
 static int compare_ranges(const void* a, const void* b) {
 	const struct range *x = a, *y = b;
 	return (x->low > y->low) - (x->low < y->low);
@@ -56,6 +53,12 @@ static void tidy_ranges(struct reader* r, int from) {
 			r->range[n++] = r->range[i];
 	}
 	r->n_ranges = n;
+}
+
+int reader_ranges(struct reader* r, enum node_kind kind, int from) {
+	if (kind == NODE_CLASS && !r->failed)
+		tidy_ranges(r, from);
+	return reader_node(r, (struct syntax_node){.kind = kind, .a = from, .b = r->n_ranges});
 }
 
 void reader_negate(struct reader* r, int from) {
@@ -88,7 +91,7 @@ static uint32_t hexadecimal(struct reader* r, int digits) {
 	return code <= LAST_CODE ? code : (uint32_t)reader_fail(r, "no character has this number");
 }
 
-/* \u{…} */
+/* \u{…}, \x{…} */
 static uint32_t braced(struct reader* r) {
 	int digits = 0;
 	r->at++;
@@ -136,7 +139,7 @@ uint32_t reader_character(struct reader* r, const struct dialect* d) {
 	if (letter)
 		return (uint8_t)d->means[letter - d->letters];
 	if (c && strchr(d->hexadecimal, c)) {
-		if (c == 'u' && reader_at(r, '{'))
+		if (c != 'U' && reader_at(r, '{'))
 			return braced(r);
 		code = hexadecimal(r, c == 'x' ? 2 : c == 'u' ? 4 : 8);
 		return code >= 0xd800 && code < 0xdc00 ? paired(r, code) : code;
@@ -162,12 +165,12 @@ int reader_class(struct reader* r, const struct dialect* d) {
 		}
 		if (high < low)
 			return reader_fail(r, "a range is the wrong way round");
-		reader_range(r, low, high);
+		(d->range ? d->range : reader_range)(r, low, high);
 	}
 	if (!reader_take(r, ']'))
 		return reader_fail(r, "a class is not closed");
-	if (!r->failed)
-		(negated ? reader_negate : tidy_ranges)(r, from);
+	if (negated && !r->failed)
+		reader_negate(r, from);
 	return reader_ranges(r, NODE_CLASS, from);
 }
 
@@ -225,8 +228,10 @@ static int sequence(struct reader* r, const struct syntax* s, bool nested) {
 		int next = s->atom(r), least, most;
 		skip(r, s, false);
 		while (reader_more(r) && repeat(r, s, &least, &most)) {
-			next = reader_node(
-			    r, (struct syntax_node){.kind = NODE_REPEAT, .a = next, .least = least, .most = most});
+			next = s->possessive && reader_take(r, '+')
+			           ? s->possessive(r, next, least, most)
+			           : reader_node(r, (struct syntax_node){
+			                                .kind = NODE_REPEAT, .a = next, .least = least, .most = most});
 			skip(r, s, false);
 		}
 		all = reader_node(r, (struct syntax_node){.kind = NODE_SEQUENCE, .a = all, .b = next});

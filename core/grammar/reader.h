@@ -20,7 +20,9 @@ enum node_kind {
 	NODE_END,
 	NODE_LOOK_AHEAD,  /* expressions': a; most 0: it must not come */
 	NODE_LOOK_BEHIND, /* the same */
-	NODE_WORD_EDGE    /* most 0: it must not be one */
+	NODE_WORD_EDGE,   /* most 0: it must not be one */
+	NODE_GROUP,       /* expressions' that are referred to: a, its number b */
+	NODE_BACK         /* the text of group b again; most 1: in any case */
 };
 
 struct syntax_node {
@@ -34,6 +36,16 @@ struct range {
 	uint32_t low, high;
 };
 
+struct letter_fold { /* a character, and what it is folded to */
+	uint32_t fold, code;
+};
+
+struct group_name { /* of a group of an expression; NULL: it has none */
+	const char* text;
+	size_t size;
+};
+enum { READER_GROUPS = 64 };
+
 struct reader {
 	const char* text;
 	size_t size, at;
@@ -42,6 +54,12 @@ struct reader {
 	int n_nodes;
 	struct range* range; /* (n_ranges) */
 	int n_ranges;
+	/* expressions': flags that hold here, foldings of all characters that have some, groups so far */
+	bool any_case, dot_all, refers; /* refers: groups are referred to */
+	struct letter_fold* fold;       /* (n_folds) */
+	int n_folds;
+	struct group_name group[READER_GROUPS]; /* (n_groups) */
+	int n_groups;
 	bool failed;
 	struct error* error;
 	void (*report_error)(const struct reader*, const char* why); /* sets it */
@@ -57,7 +75,7 @@ void reader_close(struct reader*);
 int reader_fail(struct reader*, const char* why);
 int reader_node(struct reader*, struct syntax_node); /* its number */
 void reader_range(struct reader*, uint32_t low, uint32_t high);
-/* Makes a CLASS or TEXT node of the ranges from `from` on. */
+/* Makes a CLASS or TEXT node of the ranges from `from` on; sorts and joins those of a CLASS. */
 int reader_ranges(struct reader*, enum node_kind, int from);
 /* Replaces the ranges from `from` on by their complement. */
 void reader_negate(struct reader*, int from);
@@ -75,6 +93,8 @@ struct dialect {
 	const char* hexadecimal;     /* those of x, u and U that exist, with 2, 4 and 8 digits */
 	const char* itself; /* characters that a backslash may precede; NULL: all but letters and digits */
 	bool (*named)(struct reader*); /* reads a named set of characters, such as \d; NULL: there are none */
+	/* adds characters of a class; NULL: they stand for themselves alone */
+	void (*range)(struct reader*, uint32_t low, uint32_t high);
 };
 uint32_t reader_character(struct reader*, const struct dialect*);
 /* Reads a class after its `[`; returns the node. */
@@ -84,7 +104,9 @@ int reader_class(struct reader*, const struct dialect*);
 struct syntax {
 	int (*atom)(struct reader*); /* reads a part; returns the node */
 	bool lazy;                   /* a ? after a repeat means nothing */
-	const char* ends;            /* the characters before which a sequence ends */
+	/* a + after a repeat: it gives nothing back; NULL: it is another repeat */
+	int (*possessive)(struct reader*, int node, int least, int most);
+	const char* ends; /* the characters before which a sequence ends */
 	void (*skip)(struct reader*,
 	             bool lines); /* skips text between parts, line ends included; NULL: there is none */
 };
