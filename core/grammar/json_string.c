@@ -197,10 +197,80 @@ int32_t schema_emit_string(struct compiler* c, const cJSON* schema, int32_t next
 	return alone ? emit_format(c, schema, next) : emit_language(c, schema, next);
 }
 
+/* ---- lengths within patterns ------------------------------------------------------------------ */
+
+/* Whether a | divides the whole expression, outside of all groups and classes. */
+static bool is_divided(const char* at) {
+	bool class = false;
+	int depth = 0;
+	for (; *at; at++) {
+		if (*at == '\\' && at[1])
+			at++;
+		else if (class || *at == '[')
+			class = *at != ']';
+		else if (*at == '(' || *at == ')')
+			depth += *at == '(' ? 1 : -1;
+		else if (*at == '|' && depth == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Reads what bounds the length at a pattern's beginning, as patterns of host names do: ^(?=.{1,253}$). What
+ * follows it; NULL: there is no such. A dot that may come after the longest text (\.?$) is left out. */
+static const char* read_length_ahead(const char* pattern, int* least, int* most) {
+	static const char begin[] = "^(?=.{";
+	char* end;
+	if (!pattern || strncmp(pattern, begin, strlen(begin)) != 0 || is_divided(pattern))
+		return NULL;
+	const char* at = pattern + strlen(begin);
+	const long low = strtol(at, &end, 10);
+	const bool range = end > at && *end == ',';
+	at = range ? end + 1 : end;
+	const bool open = range && *at == '}';
+	const long high = range && !open ? strtol(at, &end, 10) : low;
+	at = open ? at : end;
+	if (low < 0 || high < low || high >= LANGUAGE_STATES || *at++ != '}')
+		return NULL;
+	at += strncmp(at, "\\.?", 3) == 0 ? 3 : 0;
+	*least = (int)low;
+	*most = open ? -1 : (int)high;
+	return strncmp(at, "$)", 2) == 0 ? at + 2 : NULL;
+}
+
+/* The schema's keywords of strings, without a length that its pattern looks ahead for. That becomes a bound,
+ * which is counted: an automaton would have states for each length. NULL: there is no such length. */
+static cJSON* without_length_ahead(struct compiler* c, const cJSON* schema, int* least, int* most) {
+	const cJSON *pattern = json_field(schema, "pattern"), *field;
+	int low = 0, high = -1;
+	const char* rest = read_length_ahead(cJSON_IsString(pattern) ? pattern->valuestring : NULL, &low, &high);
+	if (!rest)
+		return NULL;
+	cJSON* to = cJSON_CreateObject();
+	cJSON_ArrayForEach (field, schema) {
+		if (schema_is_of_strings(field->string) || json_lists(SCHEMA_EXCEPT " " SCHEMA_NEVER, field->string))
+			schema_put(c, to, field->string, cJSON_Duplicate(field, true));
+	}
+	const cJSON* also = json_field(schema, SCHEMA_ALSO);
+	cJSON* list = also ? cJSON_Duplicate(also, true) : cJSON_CreateArray();
+	schema_append(c, list, schema_wrapped(c, "pattern", cJSON_CreateString("^.*$")));
+	schema_put(c, to, SCHEMA_ALSO, list);
+	char* anchored = malloc(strlen(rest) + 2);
+	if (anchored)
+		sprintf(anchored, "^%s", rest);
+	schema_put(c, to, "pattern", anchored ? cJSON_CreateString(anchored) : NULL);
+	free(anchored);
+	*least = low > *least ? low : *least;
+	*most = high >= 0 && (*most < 0 || high < *most) ? high : *most;
+	return to;
+}
+
 static int32_t emit_language(struct compiler* c, const cJSON* schema, int32_t next) {
 	const cJSON *min = json_field(schema, "minLength"), *max = json_field(schema, "maxLength");
-	const int least = min ? schema_count(c, min) : 0, most = max ? schema_count(c, max) : -1;
-	struct language* l = make_string_language(c, schema, false);
+	int least = min ? schema_count(c, min) : 0, most = max ? schema_count(c, max) : -1;
+	cJSON* counted = without_length_ahead(c, schema, &least, &most);
+	struct language* l = c->failed ? NULL : make_string_language(c, counted ? counted : schema, false);
+	cJSON_Delete(counted);
 	if (!l)
 		return NOWHERE;
 	const bool any = l->n == 1 && l->n_edges == 1 && l->edge[0].to == 0; /* not the empty text alone */

@@ -115,6 +115,22 @@ static void test_dialects(void** state) {
 	    {"\\x{41}\\x42(?#a comment)", {"AB"}, {"A"}},
 	};
 	check(texts, sizeof texts / sizeof *texts, grammar_from_regex);
+	static const struct texts schemas[] = {
+	    {"{\"type\":\"string\",\"pattern\":\"^(?=.{1,5}\\\\.?$)[a-z]+(\\\\.[a-z]+)*\\\\.?$\"}",
+	     {"\"a\"", "\"a.bcd\"", "\"abcd.\""},
+	     {"\"\"", "\"abcdef\"", "\"a.\n\"", "\"ab.cd.e\""}},
+	    {"{\"type\":\"string\",\"minLength\":3,\"pattern\":\"^(?=.{2,}$)\\\\S+\"}",
+	     {"\"abc\"", "\"abc d\""},
+	     {"\"ab\"", "\"abc\\n\""}},
+	    {"{\"type\":\"string\",\"pattern\":\"^(?=.{1,2}$)a|b+$\"}", {"\"a\"", "\"bbb\""}, {"\"abc\""}},
+	    /* zod's host names */
+	    {"{\"type\":\"string\",\"pattern\":\"^(?=.{1,253}\\\\.?$)[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])"
+	     "?"
+	     "(?:\\\\.[a-zA-Z0-9](?:[-0-9a-zA-Z]{0,61}[0-9a-zA-Z])?)*\\\\.?$\"}",
+	     {"\"example.org\"", "\"a-b.c.\""},
+	     {"\"-a\"", "\"a..b\"", "\"\""}},
+	};
+	check(schemas, sizeof schemas / sizeof *schemas, from_schema);
 	struct error error = {""};
 	/* the text before is not a matter of an engine's order: what a* took it does not give back */
 	assert_null(grammar_from_regex("a*+a", 4, &error));
