@@ -62,23 +62,54 @@ static int item_rule(struct compiler* c, const cJSON* schema) {
 
 /* ---- items that differ ------------------------------------------------------------------------ */
 
+/* The item at a place of a list whose items differ. Those that it has to contain follow the fixed ones. */
+static const cJSON* different_item(struct array* a, int place) {
+	int from = a->fixed;
+	for (int j = 0; j < a->n_kinds; from += a->kind[j++].least) {
+		if (place < from || place >= from + a->kind[j].least)
+			continue;
+		cJSON* list = cJSON_CreateArray();
+		if (a->others)
+			schema_append(a->c, list, cJSON_Duplicate(a->others, true));
+		schema_append(a->c, list, cJSON_Duplicate(a->kind[j].schema, true));
+		return all_of(a->c, list);
+	}
+	return item_at(a, place);
+}
+
+/* The number of items that have a schema by their place; NOWHERE: it cannot be kept. */
+static int count_placed(struct array* a) {
+	int placed = a->fixed;
+	for (int j = 0; j < a->n_kinds; j++) {
+		if (a->kind[j].most >= 0 || a->kind[j].least > MAX_DIFFERENT - placed)
+			return schema_refuse_keyword(a->c, "uniqueItems", "beside \"maxContains\" is not supported");
+		placed += a->kind[j].least;
+	}
+	if (placed > a->fixed && a->least < placed)
+		a->least = placed;
+	if (a->most >= 0 && a->most < a->least && placed > a->fixed)
+		return schema_refuse_keyword(a->c, "uniqueItems", "beside \"contains\" needs room for more items");
+	return placed;
+}
+
 /* A list whose items differ: the fixed ones, at least `least`, and after that as many as there is room for.
  * Texts are compared while they are written (states.c). The list never has more items than an item has
  * values, so that another one can always follow a comma. */
 static int32_t emit_different(struct array* a, int32_t close, int32_t end) {
 	struct compiler* c = a->c;
 	struct grammar* g = c->grammar;
+	const int placed = count_placed(a);
+	if (placed < 0)
+		return NOWHERE;
 	const int values = cJSON_IsFalse(a->others) ? 0 : schema_count_values(c, a->others, MAX_DIFFERENT);
-	const int fixed = a->most >= 0 && a->most < a->fixed ? a->most : a->fixed;
+	const int fixed = a->most >= 0 && a->most < placed ? a->most : placed;
 	int most = a->most >= 0 && a->most < MAX_DIFFERENT ? a->most : MAX_DIFFERENT;
-	if (a->n_kinds > 0)
-		return schema_refuse_keyword(c, "uniqueItems", "beside \"contains\" is not supported");
 	if (values < MAX_DIFFERENT && most > values)
 		most = values > fixed ? values : fixed;
 	if (a->least > most)
 		return NOWHERE;
 	for (int i = 1; i < fixed && !c->failed; i++)
-		if (schema_count_values(c, item_at(a, i), i + 1) <= i)
+		if (schema_count_values(c, different_item(a, i), i + 1) <= i)
 			return schema_refuse_keyword(c, "uniqueItems", "of so few values at a place is not supported");
 	close = emit_finish(g, close);
 	end = emit_finish(g, end);
@@ -90,7 +121,7 @@ static int32_t emit_different(struct array* a, int32_t close, int32_t end) {
 		loop_close(g, loop, emit_room(g, most, schema_emit_comma(c, other)));
 	int32_t at = before > 0 ? loop : more ? emit_split(g, other, close) : close;
 	for (int i = before - 1; i >= 0 && !c->failed; i--) {
-		int32_t item = i < fixed ? schema_emit_distinct(c, item_at(a, i), at)
+		int32_t item = i < fixed ? schema_emit_distinct(c, different_item(a, i), at)
 		               : more    ? emit_call(g, rule, at)
 		                         : NOWHERE;
 		if (item != NOWHERE)

@@ -867,6 +867,16 @@ static void test_distinct(void** state) {
 	     "\"items\":{\"type\":\"integer\"},\"minItems\":1}",
 	     {"[\"a\"]", "[\"a\",\"b\",1,2]"},
 	     {"[]", "[\"a\",\"a\"]", "[\"a\",\"b\",1,1]", "[\"a\",1]"}},
+	    /* what it has to contain comes after the fixed items */
+	    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"string\"},\"contains\":{\"const\":"
+	     "\"a\"}}",
+	     {"[\"a\"]", "[\"a\", \"b\"]"},
+	     {"[]", "[\"b\"]", "[\"a\", \"a\"]"}},
+	    {"{\"type\":\"array\",\"uniqueItems\":true,\"prefixItems\":[{\"const\":1}],\"items\":{\"type\":"
+	     "\"integer\"},"
+	     "\"contains\":{\"minimum\":5},\"minContains\":2}",
+	     {"[1, 5, 6]", "[1, 5, 6, 2]"},
+	     {"[1, 5]", "[1, 5, 5]", "[1, 5, 6, 5]"}},
 	    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"string\",\"pattern\":\"^[ab]$\"}}",
 	     {"[]", "[\"b\",\"a\"]"},
 	     {"[\"a\",\"a\"]", "[\"a\",\"b\",\"a\"]"}},
@@ -996,7 +1006,8 @@ static void test_refused(void** state) {
 	    {"{\"type\":[]}", "no text at all"},
 	    {"{\"type\":\"object\",\"properties\":{\"a\":{\"$dynamicRef\":\"#x\"}}}",
 	     "#/properties/a: \"$dynamicRef\""},
-	    {"{\"type\":\"array\",\"uniqueItems\":true,\"contains\":{\"const\":1}}", "uniqueItems"},
+	    {"{\"type\":\"array\",\"uniqueItems\":true,\"contains\":{\"const\":1},\"maxContains\":1}",
+	     "maxContains"},
 	    {"{\"oneOf\":[{\"enum\":[1,2]},{\"enum\":[2,1]}]}", "no text at all"},
 	    {"{\"oneOf\":[true,{\"uniqueItems\":true,\"type\":\"array\"}],\"type\":\"array\"}", "oneOf"},
 	    {"{\"type\":\"number\",\"multipleOf\":0.1234567890123456789}", "multipleOf"},
