@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/json.h"
 #include "core/jinja/jinja.h"
 #include "core/text/tokenizer_parts.h"
 
@@ -12,7 +13,7 @@
  * are trusted as values of "role", although the request brought them. */
 static const char roles[] = "system developer user assistant tool function";
 
-enum { MAX_VARIABLES = 10, DATE_SIZE = 16 };
+enum { MAX_VARIABLES = 11, DATE_SIZE = 16 };
 
 struct variables {
 	struct jinja_variable variable[MAX_VARIABLES];
@@ -65,6 +66,17 @@ static void add_dates(struct variables* v, const struct tm* today, char dates[2]
 		add_variable(v, "datetime", JINJA_WORDS, dates[1], strlen(dates[1]));
 }
 
+/* FireFunction's template reads the tools as a text, which its users have to pass. malloc'd; NULL: another
+ * template, or no memory. */
+static char* tools_as_text(const char* template_text, const struct chat_json* tools) {
+	if (!strstr(template_text, "functools["))
+		return NULL;
+	cJSON* const text = cJSON_CreateString(tools->text ? tools->text : "");
+	char* const quoted = text ? json_print(text) : NULL;
+	cJSON_Delete(text);
+	return quoted;
+}
+
 static time_t present(const struct chat_request* request) {
 	const char* const given = getenv("SOURCE_DATE_EPOCH");
 	if (request->now)
@@ -108,6 +120,9 @@ static bool render(const char* template_text, const struct tokenizer* t, const s
 	         request->no_generation_prompt || request->goes_on ? "false" : "true");
 	if (localtime_r(&now, &today))
 		add_dates(&v, &today, dates);
+	char* const functions = tools_as_text(template_text, &request->tools);
+	if (functions)
+		add_variable(&v, "functions", JINJA_JSON, functions, strlen(functions));
 	if (request->variables.text)
 		add_variable(&v, "chat_template_kwargs", JINJA_MEMBERS, request->variables.text,
 		             request->variables.size);
@@ -120,6 +135,7 @@ static bool render(const char* template_text, const struct tokenizer* t, const s
 	                                .trusted_words = roles};
 	struct error why = {""};
 	const enum jinja_outcome outcome = jinja_render(&call, out, &why);
+	cJSON_free(functions);
 	if (outcome == JINJA_RAISED)
 		return error_set(error, "the chat template does not take this conversation: %.400s", why.message);
 	*error = outcome == JINJA_DONE ? *error : why;

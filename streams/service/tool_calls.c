@@ -11,14 +11,14 @@
 #include "streams/json_text.h"
 
 static const char tag_open[] = "<tool_call>", tag_close[] = "</tool_call>", list_open[] = "[TOOL_CALLS]",
-                  python_open[] = "<|python_tag|>",
+                  functools_open[] = "functools[", python_open[] = "<|python_tag|>",
                   function_open[] = "<function=", function_close[] = "</function>",
                   arguments_open[] = "[ARGS]", id_open[] = "[CALL_ID]";
 static const char fence_open[] = "```json", bare_fence[] = "```\n", fence_close[] = "```",
                   tools_open[] = "<tools>", tools_close[] = "</tools>";
 /* The first two precede calls only if such text exists. */
-static const char* const openers[] = {fence_open,  bare_fence,    tag_open,   list_open,
-                                      python_open, function_open, tools_open, NULL};
+static const char* const openers[] = {fence_open,    bare_fence, tag_open,       list_open, python_open,
+                                      function_open, tools_open, functools_open, NULL};
 const char* const tool_marks[] = {tag_open,       tag_close,      list_open, python_open, function_open,
                                   function_close, arguments_open, id_open,   NULL};
 
@@ -496,7 +496,7 @@ static void give_back(struct tool_reader* r) {
 static void open_calls(struct tool_reader* r, const char* opener) {
 	r->opener = opener;
 	r->place = CALL_BEFORE;
-	r->list = false;
+	r->list = opener == functools_open;
 	r->at = 0;
 	r->calls = 0;
 }
@@ -611,6 +611,16 @@ static const struct tool_syntax
     mistral_list =
         {list_open, list_open, "[TOOL_CALLS][", "{\"name\": \"", "\", \"arguments\": ", "}", "", ", ",
          "]",       false},
+    functools = {functools_open,
+                 functools_open,
+                 functools_open,
+                 "{\"name\": \"",
+                 "\", \"arguments\": ",
+                 "}",
+                 "",
+                 ", ",
+                 "]",
+                 false},
     mistral_named = {list_open, list_open, "", list_open, arguments_open, "", "", "", "", false},
     functionary = {function_open, function_open, "", function_open, ">", "", function_close, "", "", false},
     llama = {"{", "{\"name\":", "", "{\"name\": \"", "\", \"parameters\": ", "}", "", "; ", "", true},
@@ -620,6 +630,8 @@ static const struct tool_syntax
 const struct tool_syntax* tool_syntax_of(const char* chat_template) {
 	if (strstr(chat_template, channel_open))
 		return &channels;
+	if (strstr(chat_template, functools_open))
+		return &functools;
 	if (strstr(chat_template, tag_open))
 		return &tool_syntax_generic;
 	if (strstr(chat_template, list_open))

@@ -4,6 +4,7 @@
  *    [TOOL_CALLS][{"name": …, "arguments": {…}}, …]          Mistral
  *    [TOOL_CALLS]NAME[ARGS]{…} …                             Mistral, later
  *    <function=NAME>{…}</function> …                         functionary 3.1, Llama
+ *    functools[{"name": …, "arguments": {…}}, …]             FireFunction
  *    {"name": …, "parameters": {…}}; …                       Llama 3.x, at the beginning of the answer,
  *                                                            perhaps after <|python_tag|>; Qwen2.5-Coder also
  *                                                            writes ```json {…} ``` and <tools>{…}</tools>

@@ -171,6 +171,31 @@ static void dates_change_at_midnight_alone(void** state) {
 	tokenizer_free(t);
 }
 
+/* FireFunction's template adds the tools as a text to its own. */
+static void functions_are_a_text(void** state) {
+	(void)state;
+	static const char text[] = "functools[ {{ 'tools: ' + functions }}",
+	                  other[] = "{{ functions is defined }}";
+	const struct chat_request with = {.messages = json_of("[]"), .tools = json_of("[{\"a\": 1}]")},
+	                          without = {.messages = json_of("[]")};
+	struct tokenizer* t = small_tokenizer("<s>", "</s>");
+	const struct {
+		const char* of;
+		const struct chat_request* request;
+		const char* want;
+	} cases[] = {{text, &with, "functools[ tools: [{\"a\": 1}]"},
+	             {text, &without, "functools[ tools: "},
+	             {other, &with, "False"}};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct error error = {""};
+		size_t size;
+		char* prompt = chat_template_text(cases[i].of, t, cases[i].request, &size, &error);
+		assert_string_equal(prompt ? prompt : error.message, cases[i].want);
+		free(prompt);
+	}
+	tokenizer_free(t);
+}
+
 /* ---- ids ---------------------------------------------------------------------------------- */
 
 static int count(const struct token_list* ids, int32_t id) {
@@ -313,6 +338,7 @@ int main(void) {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(equals_transformers),
 	                                   cmocka_unit_test(contents_make_no_special_tokens),
 	                                   cmocka_unit_test(dates_change_at_midnight_alone),
+	                                   cmocka_unit_test(functions_are_a_text),
 	                                   cmocka_unit_test(roles_make_special_tokens_but_no_other_word),
 	                                   cmocka_unit_test(errors_name_the_remedy),
 	                                   cmocka_unit_test(a_long_conversation_is_soon_written)};

@@ -52,6 +52,14 @@ static void hermes_and_qwen(void** unused) {
 	      "|add({\"x\": 1})"); /* EOS closed it */
 }
 
+static void fire_function(void** unused) {
+	(void)unused;
+	reads(" functools[{\"name\": \"add\", \"arguments\": {\"a\": [1]}}, {\"name\": \"look_up\", "
+	      "\"arguments\": {}}]",
+	      "|add({\"a\": [1]})|look_up({})");
+	reads("import functools\nfunctools[0]", "import functools\nfunctools[0]");
+}
+
 static void mistral(void** unused) {
 	(void)unused;
 	reads("[TOOL_CALLS] [{\"name\": \"add\", \"arguments\": {\"a\": \"]}\"}}, {\"name\": \"look_up\", "
@@ -236,6 +244,7 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(hermes_and_qwen),
 	    cmocka_unit_test(mistral),
+	    cmocka_unit_test(fire_function),
 	    cmocka_unit_test(llama),
 	    cmocka_unit_test(functions),
 	    cmocka_unit_test(calls_as_models_write_them),
