@@ -192,6 +192,7 @@ static bool hand_over(struct translation* t, struct api_request* q) {
 	q->ignored = t->ignored;
 	t->ignored = (struct text){0};
 	const bool custom = t->custom.size > 0;
+	free(q->custom_tools);
 	q->custom_tools = custom ? text_take(&t->custom) : NULL;
 	return !q->ignored.failed && (!custom || q->custom_tools);
 }

@@ -40,6 +40,7 @@ struct choice { /* one output sequence of a generation */
 	struct swiftlet_figures figures;
 	int sent_calls;                    /* of a stream: calls that were begun */
 	size_t sent_arguments;             /* of the last of them, bytes */
+	bool sent_input;                   /* of the last of them, if it is a custom tool's: its text */
 	int64_t tokens;                    /* so far */
 	int64_t thought;                   /* those that began before the reasoning's end */
 	int32_t* token;                    /* (tokens) */

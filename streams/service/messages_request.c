@@ -86,7 +86,7 @@ static const cJSON* read_texts(struct translation* t, const char* role, const cJ
 
 /* Calls of tools that the vendor hosts, and their results. */
 static bool is_dropped(const char* type) {
-	return json_lists("redacted_thinking server_tool_use mcp_tool_use container_upload compaction", type) ||
+	return json_lists("redacted_thinking server_tool_use mcp_tool_use compaction", type) ||
 	       api_ends(type, "_tool_result");
 }
 

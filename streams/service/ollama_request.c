@@ -51,8 +51,10 @@ static void read_options(struct translation* t, bool chat) {
 	}
 }
 
+static const char* text_of(const cJSON* value) { return cJSON_IsString(value) ? value->valuestring : "?"; }
+
 /* "json", or a schema. */
-static void read_format(struct translation* t) {
+static bool read_format(struct translation* t) {
 	const cJSON* format = json_field(t->from, "format");
 	if (cJSON_IsObject(format)) {
 		text_json(translate_member(t, "structured_outputs"), "{'json': ");
@@ -60,9 +62,11 @@ static void read_format(struct translation* t) {
 		text_put(&t->to, "}");
 	} else if (api_is(t->from, "format", "json"))
 		text_json(translate_member(t, "structured_outputs"), "{'json_object': true}");
+	return !format || cJSON_IsObject(format) || json_lists("json", text_of(format)) || !*text_of(format) ||
+	       api_refuse(t->error, "format", "invalid_value", "'format' must be \"json\" or a JSON Schema.");
 }
 
-static void read_common(struct translation* t, bool chat) {
+static bool read_common(struct translation* t, bool chat) {
 	const cJSON *stream = json_field(t->from, "stream"), *think = json_field(t->from, "think");
 	if (stream)
 		put_member(t, "stream", stream);
@@ -72,8 +76,11 @@ static void read_common(struct translation* t, bool chat) {
 		put_member(t, "enable_thinking", think);
 	else if (chat && cJSON_IsString(think))
 		put_member(t, "reasoning_effort", think);
+	const cJSON* given = json_field(t->from, "options");
+	if (given && !cJSON_IsObject(given))
+		return api_refuse(t->error, "options", "invalid_type", "'options' must be an object.");
 	read_options(t, chat);
-	read_format(t);
+	return read_format(t);
 }
 
 /* ---- chats -------------------------------------------------------------------------------------- */
@@ -143,9 +150,8 @@ static bool read_messages(struct translation* t) {
 }
 
 static bool read_chat(struct translation* t) {
-	read_common(t, true);
 	put_member(t, "tools", json_field(t->from, "tools"));
-	return true;
+	return read_common(t, true);
 }
 
 static const char* const renamed[][2] = {{NULL, NULL}};
@@ -173,22 +179,31 @@ static bool read_prompt_message(struct translation* t) {
 	return true;
 }
 
+/* The model's own template makes the prompt, and nothing of earlier requests. */
+static void ignore_others(struct translation* t) {
+	const cJSON* template = json_field(t->from, "template"), *context = json_field(t->from, "context");
+	if (template && *text_of(template))
+		api_ignore(&t->ignored, "", template);
+	if (context && context->child)
+		api_ignore(&t->ignored, "", context);
+}
+
 static bool read_templated(struct translation* t) {
-	read_common(t, true);
-	return true;
+	ignore_others(t);
+	return read_common(t, true);
 }
 
 static bool read_raw(struct translation* t) {
-	read_common(t, false);
+	ignore_others(t);
 	put_member(t, "suffix", json_field(t->from, "suffix"));
-	return true;
+	return read_common(t, false);
 }
 
 /* raw, or with a suffix: the prompt as it is; otherwise a user's message */
 bool ollama_read_generate(const char* body, size_t size, int vocab, struct api_request* q,
                           struct api_error* e) {
-	static const char own[] = "prompt system suffix raw template format options stream think images",
-	                  hints[] = "keep_alive context";
+	static const char own[] = "prompt system suffix raw template format options stream think images context",
+	                  hints[] = "keep_alive";
 	static const struct translator templated = {.same = "model",
 	                                            .own = own,
 	                                            .hints = hints,
@@ -198,7 +213,7 @@ bool ollama_read_generate(const char* body, size_t size, int vocab, struct api_r
 	                                            .finish = finish};
 	static const struct translator plain = {
 	    .same = "model prompt",
-	    .own = "system suffix raw template format options stream think images",
+	    .own = "system suffix raw template format options stream think images context",
 	    .hints = hints,
 	    .renamed = renamed,
 	    .read = read_raw};

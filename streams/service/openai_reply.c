@@ -1,4 +1,5 @@
 /* Formats OpenAI's completions and chat completions: whole responses, and chunks of a stream. */
+#include "streams/service/custom_tools.h"
 #include "streams/service/generation.h"
 
 #include <math.h>
@@ -229,6 +230,18 @@ static const char* arguments_of(const struct tool_call* call) {
 	return call->arguments ? call->arguments : "";
 }
 
+static void put_call(struct text* out, const struct choice* c, const struct tool_call* call) {
+	if (!custom_tools_have(c->generation, call)) {
+		text_json(out, "'id': '%s', 'type': 'function', 'function': {'name': %q, 'arguments': %q}}", call->id,
+		          call->name, arguments_of(call));
+		return;
+	}
+	char* input = call->ended ? custom_tools_input(call) : NULL;
+	text_json(out, "'id': '%s', 'type': 'custom', 'custom': {'name': %q, 'input': %q}}", call->id, call->name,
+	          input ? input : "");
+	free(input);
+}
+
 /* [{"id", "type", "function"}, …]; in a stream only calls not sent yet, with their numbers. */
 static void put_calls(struct text* out, const struct choice* c) {
 	const struct tool_reader* tools = &c->reader.tools;
@@ -242,8 +255,7 @@ static void put_calls(struct text* out, const struct choice* c) {
 		text_put(out, i > c->sent_calls ? ", {" : "{");
 		if (c->generation->request.stream)
 			text_json(out, "'index': %d, ", i);
-		text_json(out, "'id': '%s', 'type': 'function', 'function': {'name': %q, 'arguments': %q}}",
-		          tools->call[i].id, tools->call[i].name, arguments_of(&tools->call[i]));
+		put_call(out, c, &tools->call[i]);
 	}
 	text_put(out, "]");
 }
@@ -349,9 +361,27 @@ static void first_chunk(struct choice* c) {
 	end_chunk(c->generation);
 }
 
+/* A custom tool's text arrives as JSON, so it is sent once it is complete. */
+static void put_input(struct choice* c, int number) {
+	const struct tool_call* call = &c->reader.tools.call[number];
+	if (!call->ended || c->sent_input)
+		return;
+	char* input = custom_tools_input(call);
+	text_json(begin_part(c), "'delta': {'tool_calls': [{'index': %d, 'custom': {'input': %q}}]}", number,
+	          input ? input : "");
+	free(input);
+	c->sent_input = true;
+	end_part(c->generation, NULL, NULL);
+	end_chunk(c->generation);
+}
+
 /* Sends more arguments of the last call. */
 static void put_arguments(struct choice* c) {
 	const int last = c->sent_calls - 1;
+	if (last >= 0 && custom_tools_have(c->generation, &c->reader.tools.call[last])) {
+		put_input(c, last);
+		return;
+	}
 	const char* arguments = last >= 0 ? arguments_of(&c->reader.tools.call[last]) : "";
 	if (last < 0 || strlen(arguments) <= c->sent_arguments)
 		return;
@@ -399,6 +429,7 @@ static void emit_part(struct choice* c, const struct swiftlet_step* step) {
 	if (c->sent_calls < c->reader.tools.n) {
 		text_json(begin_part(c), "'delta': {");
 		put_calls(&g->out, c);
+		c->sent_input = c->reader.tools.call[c->reader.tools.n - 1].ended;
 		text_put(&g->out, "}");
 		end_part(g, NULL, NULL);
 		end_chunk(g);

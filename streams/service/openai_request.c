@@ -1,4 +1,5 @@
 /* The readers of the two requests: a table with one small function a field. */
+#include "streams/service/custom_tools.h"
 #include "streams/service/legacy_functions.h"
 #include "streams/service/openai.h"
 
@@ -638,7 +639,10 @@ static bool read_body(const char* body, size_t size, int where, int vocab, struc
 	if (!json)
 		return false;
 	const int legacy = where == CHAT ? legacy_functions_rewrite(json, e) : 0;
-	char* const rewritten = legacy > 0 ? json_print(json) : NULL;
+	struct text names = {0};
+	const int custom = where == CHAT && legacy == 0 ? custom_tools_rewrite(json, &names, &q->ignored, e) : 0;
+	const bool changed = legacy > 0 || custom > 0;
+	char* const rewritten = changed ? json_print(json) : NULL;
 	struct reading r = {.body = json,
 	                    .text = rewritten ? rewritten : body,
 	                    .size = rewritten ? strlen(rewritten) : size,
@@ -646,7 +650,10 @@ static bool read_body(const char* body, size_t size, int where, int vocab, struc
 	                    .vocab = vocab,
 	                    .error = e};
 	q->legacy_functions = legacy > 0;
-	const bool good = legacy >= 0 && (legacy == 0 || rewritten || api_no_memory(e)) && read_fields(&r, where);
+	q->custom_tools = names.size ? text_take(&names) : NULL;
+	const bool good =
+	    legacy >= 0 && custom >= 0 && (!changed || rewritten || api_no_memory(e)) && read_fields(&r, where);
+	text_free(&names);
 	q->one_tool_call |= legacy > 0; /* whatever parallel_tool_calls is */
 	cJSON_free(rewritten);
 	cJSON_Delete(json);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "streams/service/chat_translation.h"
+#include "streams/service/custom_tools.h"
 #include "streams/service/generation.h"
 
 static const char* id_suffix(const struct generation* g) { return g->id + strlen(formatter_responses.id); }
@@ -55,19 +56,6 @@ static void put_state(struct generation* g, const char* type, const char* status
 
 static bool is_thought(const struct generation* g) { return g->items.open == ITEM_REASONING; }
 
-/* True for a tool with free text, which the model knows as a function of {"input"}. */
-static bool is_custom(const struct generation* g, const struct tool_call* call) {
-	return g->request.custom_tools && json_lists(g->request.custom_tools, call->name);
-}
-
-static char* input_of(const struct tool_call* call) {
-	cJSON* arguments = cJSON_Parse(call->arguments ? call->arguments : "");
-	const char* input = api_text(arguments, "input");
-	char* text = strdup(input ? input : call->arguments ? call->arguments : "");
-	cJSON_Delete(arguments);
-	return text;
-}
-
 static const char* text_or_empty(const struct text* t) { return t->size ? t->data : ""; }
 
 /* The text so far, as a part of the open item. */
@@ -82,8 +70,8 @@ static void put_part(struct text* out, const struct generation* g) {
 static void put_item(struct text* out, const struct generation* g, const struct tool_call* call, bool whole) {
 	const char* status = whole ? "completed" : "in_progress";
 	if (call) {
-		const bool custom = is_custom(g, call);
-		char* input = whole && custom ? input_of(call) : NULL;
+		const bool custom = custom_tools_have(g, call);
+		char* input = whole && custom ? custom_tools_input(call) : NULL;
 		text_json(out,
 		          "{'type': '%s', 'id': 'fc_%s_%d', 'call_id': '%s', 'status': '%s', 'name': %q, '%s': %q}",
 		          custom ? "custom_tool_call" : "function_call", id_suffix(g), g->items.count, call->id,
@@ -138,7 +126,7 @@ static void put_text_event(struct generation* g, const char* what, const char* n
 /* ---- calls ---------------------------------------------------------------------------------- */
 
 static void begin_input(struct generation* g, const struct tool_call* call, const char* what) {
-	begin_event(g, is_custom(g, call) ? "custom_tool_call_input" : "function_call_arguments", what);
+	begin_event(g, custom_tools_have(g, call) ? "custom_tool_call_input" : "function_call_arguments", what);
 	text_json(&g->out, ", 'item_id': 'fc_%s_%d', 'output_index': %d, ", id_suffix(g), g->items.count,
 	          g->items.count);
 }
@@ -146,15 +134,15 @@ static void begin_input(struct generation* g, const struct tool_call* call, cons
 /* A tool's free text arrives as JSON, so it is sent once it is complete. */
 static void more_of_call(struct generation* g, const char* text, size_t size) {
 	const struct tool_call* call = &g->choice[0].reader.tools.call[g->items.calls - 1];
-	if (is_custom(g, call))
+	if (custom_tools_have(g, call))
 		return;
 	begin_input(g, call, ".delta");
 	text_json(&g->out, "'delta': %Q}\n\n", text, size);
 }
 
 static void close_call(struct generation* g, const struct tool_call* call) {
-	if (is_custom(g, call)) {
-		char* input = input_of(call);
+	if (custom_tools_have(g, call)) {
+		char* input = custom_tools_input(call);
 		begin_input(g, call, ".delta");
 		text_json(&g->out, "'delta': %q}\n\n", input ? input : "");
 		begin_input(g, call, ".done");

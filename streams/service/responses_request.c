@@ -29,6 +29,7 @@ static bool read_call(struct translation* t, const cJSON* item) {
 
 static bool read_result(struct translation* t, const cJSON* item) {
 	const char* id = api_text(item, "call_id");
+	id = id ? id : api_is(item, "type", "local_shell_call_output") ? api_text(item, "id") : NULL;
 	if (!id)
 		return api_refuse(t->error, "input", "invalid_value", "A function_call_output needs 'call_id'.");
 	return translate_result(t, id, json_field(item, "output"), "input", "input_text output_text text");

@@ -25,12 +25,13 @@ static bool note_fields(struct http_call* c, const cJSON* body, const char* know
 /* ---- tokens of a text --------------------------------------------------------------------- */
 
 static bool encode_chat(struct http_call* c, struct token_list* list) {
-	struct chat_parts parts;
-	struct error e;
-	const char* field;
-	const bool good = chat_parts_read(c->body.data, c->body.size, &parts, &field, &e) &&
-	                  chat_parts_encode(&parts, c->server->model, list, &e);
-	chat_parts_free(&parts);
+	const struct model* m = c->server->model;
+	struct api_request q = {0};
+	struct error e = {""};
+	if (!api_read_chat(c->body.data, c->body.size, m->weights.shape.vocab, &q, &c->error))
+		return false;
+	const bool good = chat_parts_encode(&q.parts, m, list, &e);
+	api_request_free(&q);
 	return good || api_refuse(&c->error, "messages", "invalid_value", "%.300s", e.message);
 }
 

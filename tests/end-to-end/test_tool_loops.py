@@ -20,6 +20,7 @@ TEMPLATES = {
     "Mistral": "{% if tools %}[AVAILABLE_TOOLS]{{ tools | tojson }}[/AVAILABLE_TOOLS]{% endif %}" + BODY.replace("%s", '[TOOL_CALLS][{"name": "{{ c.function.name }}", "arguments": ' + ARGS + "}]"),
     "Mistral, later": "{% if tools %}[AVAILABLE_TOOLS]{{ tools | tojson }}[/AVAILABLE_TOOLS]{% endif %}" + BODY.replace("%s", "[TOOL_CALLS]{{ c.function.name }}[ARGS]" + ARGS),
     "functionary": "{% if tools %}{{ tools | tojson }}{% endif %}" + BODY.replace("%s", "<function={{ c.function.name }}>" + ARGS + "</function>"),
+    "FireFunction": "Tools: {{ functions }}" + BODY.replace("%s", ' functools[{"name": "{{ c.function.name }}", "arguments": ' + ARGS + "}]"),
     "gpt-oss": "{% if tools %}{{ tools | tojson }}{% endif %}" + BODY.replace("m.reasoning_content", "m.thinking").replace("%s", "<|channel|>commentary to=functions.{{ c.function.name }} <|constrain|>json<|message|>" + ARGS + "<|call|>"),
     "reads descriptions": "{% for t in tools or [] %}{{ t.function.name + ': ' + t.function.description }}{% for n, p in t.function.parameters.properties.items() %}"
                           "{{ n + ': ' + p.description }}{% endfor %}{% endfor %}" + BODY.replace("%s", '<tool_call>\n{"name": "{{ c.function.name }}", "arguments": ' + ARGS + "}\n</tool_call>"),
@@ -119,6 +120,27 @@ def three_apis(s):
     assert [i["type"] for i in answer["output"]] == ["custom_tool_call"] and isinstance(answer["output"][0]["input"], str), answer
 
 
+def free_text(s):
+    """A custom tool of the chat API takes a text, whole and in a stream, and earlier calls of it are rendered."""
+    custom = {"tools": [{"type": "custom", "custom": {"name": "write", "description": "d", "format": {"type": "text"}}}, {"type": "web_search"}],
+              "tool_choice": {"type": "custom", "custom": {"name": "write"}}, "messages": ASK, "max_tokens": 300, "temperature": 0}
+    status, headers, answer = s.call("POST", "/v1/chat/completions", custom)
+    call = answer["choices"][0]["message"]["tool_calls"][0]
+    assert status == 200 and set(call) == {"id", "type", "custom"} and call["type"] == "custom" and set(call["custom"]) == {"name", "input"}, answer
+    assert headers["Swiftlet-Ignored-Fields"] == "tools.web_search", headers
+    deltas = [c for chunk in s.stream(None, path="/v1/chat/completions", **custom) for choice in chunk["choices"] for c in choice["delta"].get("tool_calls", [])]
+    assert deltas[0]["type"] == "custom" and deltas[0]["custom"]["name"] == "write", deltas
+    assert "".join(d["custom"]["input"] for d in deltas) == call["custom"]["input"], (deltas, call)
+    before = {"role": "assistant", "tool_calls": [{"id": "c12345678", "type": "custom", "custom": {"name": "write", "input": "a \"text\""}}]}
+    as_function = {"role": "assistant", "tool_calls": [{"id": "c12345678", "type": "function", "function": {"name": "write", "arguments": json.dumps({"input": "a \"text\""})}}]}
+    result = {"role": "tool", "tool_call_id": "c12345678", "content": "5"}
+    texts = [s.call("POST", "/apply-template", {"messages": ASK + [one, result]})[2]["prompt"] for one in (before, as_function)]
+    assert texts[0] == texts[1] and "text" in texts[0], texts
+    for tools in ([{"type": "function"}], [{"type": "custom"}], [5]):
+        status, _, answer = s.call("POST", "/v1/chat/completions", {"messages": ASK, "tools": tools})
+        assert status == 400 and "'tools' must hold objects" in answer["error"]["message"], answer
+
+
 def undescribed(s):
     """Descriptions and parameters are optional, although some templates read them without asking."""
     for function in ({"name": "now"}, {"name": "now", "parameters": {"type": "object", "properties": {"zone": {"enum": ["UTC"]}}}}):
@@ -153,7 +175,7 @@ with tempfile.TemporaryDirectory() as folder:
         with open(path, "w") as out:
             out.write(text)
         with Server("--chat-template", path) as server:
-            checks = [forced, cut, formed, streamed, undescribed] + ([three_apis, thoughts] if name == "Qwen3" else [thoughts] if name == "gpt-oss" else [])
+            checks = [forced, cut, formed, streamed, undescribed] + ([three_apis, thoughts, free_text] if name == "Qwen3" else [thoughts] if name == "gpt-oss" else [])
             for check in checks:
                 if name == "gpt-oss" and check is formed:
                     continue  # what is said in which channel is the model's to say: the form alone binds

@@ -311,9 +311,10 @@ static void bad_messages(void** unused) {
 	    {"\"max_tokens\": 0", "max_tokens"},
 	    {"\"modalities\": [\"audio\"]", "modalities"},
 	    {"\"tool_choice\": \"required\"", "tool_choice"},
-	    {"\"tool_choice\": \"perhaps\", \"tools\": [{}]", "tool_choice"},
-	    {"\"tool_choice\": {\"function\": {\"name\": \"f\"}}, \"tools\": [{}]", "tool_choice"},
-	    {"\"tool_choice\": {\"function\": {\"name\": \"a b\"}}, \"tools\": [{}]", "tool_choice"},
+	    {"\"tool_choice\": \"perhaps\", \"tools\": [{\"name\": \"g\"}]", "tool_choice"},
+	    {"\"tool_choice\": {\"function\": {\"name\": \"f\"}}, \"tools\": [{\"name\": \"g\"}]", "tool_choice"},
+	    {"\"tool_choice\": {\"function\": {\"name\": \"a b\"}}, \"tools\": [{\"name\": \"g\"}]",
+	     "tool_choice"},
 	    {"\"parallel_tool_calls\": 1", "parallel_tool_calls"},
 	};
 	for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
