@@ -5,8 +5,10 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "core/files/grow.h"
 #include "core/files/unicode_category.h"
 #include "core/files/utf8.h"
 
@@ -57,7 +59,48 @@ static void add_page(struct run* run, const pcre2_code* code, pcre2_match_data* 
 		add(run, base + (uint32_t)(found[0] / width), base + (uint32_t)(found[1] / width));
 }
 
+/* Keeps a copy of the ranges from `from` on. */
+static bool keep(struct reader* r, const char* name, bool negated, int from) {
+	struct known_property kept = {.negated = negated, .any_case = r->any_case, .n = r->n_ranges - from};
+	snprintf(kept.name, sizeof kept.name, "%s", name);
+	kept.range = r->failed ? NULL : malloc(((size_t)kept.n + 1) * sizeof *kept.range);
+	if (!kept.range || !grow_by_one(&r->property, (size_t)r->n_properties, sizeof *r->property)) {
+		free(kept.range);
+		return false;
+	}
+	if (kept.n > 0)
+		memcpy(kept.range, r->range + from, (size_t)kept.n * sizeof *kept.range);
+	r->property[r->n_properties++] = kept;
+	return true;
+}
+
+/* True where the property has been asked for before: its ranges are added again. */
+static bool add_known(struct reader* r, const char* name, bool negated) {
+	for (int i = 0; i < r->n_properties; i++) {
+		const struct known_property* p = &r->property[i];
+		if (strcmp(p->name, name) != 0 || p->negated != negated || p->any_case != r->any_case)
+			continue;
+		for (int j = 0; j < p->n; j++)
+			reader_range(r, p->range[j].low, p->range[j].high);
+		return true;
+	}
+	return false;
+}
+
+static bool find_ranges(struct reader*, const char* name, bool negated);
+
 bool property_ranges(struct reader* r, const char* name, bool negated) {
+	const int from = r->n_ranges;
+	if (add_known(r, name, negated))
+		return true;
+	if (r->n_properties == READER_PROPERTIES) {
+		reader_fail(r, "more than 32 properties of characters are not supported");
+		return true;
+	}
+	return find_ranges(r, name, negated) && (r->failed || keep(r, name, negated, from));
+}
+
+static bool find_ranges(struct reader* r, const char* name, bool negated) {
 	char spelt[MOST_NAME], expression[MOST_NAME + 16];
 	int why;
 	PCRE2_SIZE where;

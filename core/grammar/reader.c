@@ -11,6 +11,9 @@ void reader_close(struct reader* r) {
 	free(r->node);
 	free(r->range);
 	free(r->fold);
+	for (int i = 0; i < r->n_properties; i++)
+		free(r->property[i].range);
+	free(r->property);
 }
 
 int reader_fail(struct reader* r, const char* why) {

@@ -44,7 +44,15 @@ struct group_name { /* of a group of an expression; NULL: it has none */
 	const char* text;
 	size_t size;
 };
-enum { READER_GROUPS = 64 };
+enum { READER_GROUPS = 64, READER_PROPERTIES = 32 };
+
+/* The characters of a property, which take long to find. */
+struct known_property {
+	char name[64];
+	bool negated, any_case;
+	struct range* range; /* (n) */
+	int n;
+};
 
 struct reader {
 	const char* text;
@@ -60,6 +68,8 @@ struct reader {
 	int n_folds;
 	struct group_name group[READER_GROUPS]; /* (n_groups) */
 	int n_groups;
+	struct known_property* property; /* (n_properties) */
+	int n_properties;
 	bool failed;
 	struct error* error;
 	void (*report_error)(const struct reader*, const char* why); /* sets it */

@@ -974,6 +974,19 @@ static void test_many(void** state) {
 	static const char pattern[] =
 	    "{\"type\":\"string\",\"pattern\":\"V1|V2|V3|V4|V5|V6|V7|V8|V9|Va|Vb|Vc|Vd|Ve|Vf|Vg|Vh|"
 	    "Vi|Vj|Vk|Vl|Vm|Vn\"}";
+	/* properties are looked up once each, and not without end */
+	n = 0;
+	for (int i = 0; i < 2000; i++)
+		n += (size_t)sprintf(schema + n, "\\p{Zl}?");
+	grammar = grammar_from_regex(schema, n, &error);
+	assert_non_null(grammar);
+	grammar_free(grammar);
+	static const char* const categories = "LuLlLtLmLoMnMcMeNdNlNoPcPdPsPePiPfPoSmScSkSoZsZlZpCcCfCo";
+	n = 0;
+	for (size_t i = 0; i < 35; i++)
+		n += (size_t)sprintf(schema + n, i < 28 ? "\\p{%.2s}" : "\\P{%.2s}", categories + 2 * (i % 28));
+	assert_null(grammar_from_regex(schema, n, &error));
+	assert_non_null(strstr(error.message, "more than 32 properties"));
 	static const char ambiguous[] = "(\\w?){3000}\\w{3000}";
 	assert_null(grammar_from_regex(ambiguous, sizeof ambiguous - 1, &error));
 	assert_non_null(strstr(error.message, "too ambiguous"));
