@@ -133,7 +133,7 @@ bool bpe_start(struct encoder* e, size_t size) {
 		e->n_joints *= 2;
 	e->joint = malloc(e->n_joints * sizeof *e->joint);
 	for (size_t i = 0; e->joint && i < e->n_joints; i++)
-		e->joint[i].left = -1;
+		e->joint[i] = (struct joint){.left = -1, .id = -1};
 	return e->joint;
 }
 
@@ -152,7 +152,8 @@ static struct joint look_up(const struct tokenizer* t, const char* text, const s
 	return joint;
 }
 
-/* The piece that `a` and the symbol after it merge into. Frequent pairs are cached. */
+/* The piece that `a` and the symbol after it merge into. Frequent pairs are cached. A pair that does not
+ * merge is found by one bit, so it takes no place from one that does. */
 static void pair(struct encoder* e, const char* word, struct symbol* a, const struct symbol* b) {
 	if (a->id < 0 || b->id < 0) {
 		const struct joint joint = look_up(e->tokenizer, word + a->start, a, b);
@@ -162,10 +163,14 @@ static void pair(struct encoder* e, const char* word, struct symbol* a, const st
 	}
 	const uint32_t mixed = (uint32_t)a->id * 0x9e3779b1u ^ (uint32_t)b->id * 0x85ebca77u;
 	struct joint* const known = &e->joint[(mixed ^ mixed >> 15) & (e->n_joints - 1)];
-	if (known->left != a->id || known->right != b->id)
-		*known = look_up(e->tokenizer, word + a->start, a, b);
-	a->joint = known->id;
-	a->order = known->order;
+	struct joint joint = *known;
+	if (joint.left != a->id || joint.right != b->id) {
+		joint = look_up(e->tokenizer, word + a->start, a, b);
+		if (joint.id >= 0 || known->id < 0)
+			*known = joint;
+	}
+	a->joint = joint.id;
+	a->order = joint.order;
 }
 
 /* ---- symbols ---------------------------------------------------------------------------------- */

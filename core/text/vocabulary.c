@@ -84,6 +84,7 @@ static uint64_t mix(uint64_t h, uint64_t bits) {
 	return h ^ h >> 32;
 }
 
+/* Each step can be undone, so two texts of one size under 8 bytes have different hashes. */
 static uint64_t hash_bytes(const char* text, size_t size) {
 	uint64_t h = 0xcbf29ce484222325u ^ size, bits;
 	for (; size >= sizeof bits; text += sizeof bits, size -= sizeof bits) {
@@ -107,10 +108,8 @@ static struct piece_slot* place_of(const struct vocabulary* v, const char* text,
 		struct piece_slot* const slot = &v->slot[at];
 		if (slot->id < 0)
 			return slot;
-		if (slot->hash != (uint32_t)(hash >> 32))
-			continue;
-		const struct piece* p = &v->piece[slot->id];
-		if (p->text_size == size && memcmp(vocabulary_text(v, slot->id), text, size) == 0)
+		if (slot->hash == hash && slot->size == size &&
+		    (size < sizeof hash || memcmp(vocabulary_text(v, slot->id), text, size) == 0))
 			return slot;
 	}
 }
@@ -128,7 +127,7 @@ static bool add_to_lookup(struct vocabulary* v, int32_t id, struct error* error)
 		return error_set(error, "pieces %d and %d of the vocabulary are the same, \"%.*s\"", other, id,
 		                 shown(p->text_size), vocabulary_text(v, id));
 	if (other < 0 || can_be_met(p))
-		*slot = (struct piece_slot){.hash = (uint32_t)(hash >> 32), .id = id};
+		*slot = (struct piece_slot){.hash = hash, .id = id, .size = (uint32_t)p->text_size};
 	*seen_word(v, hash) |= seen_bit(hash);
 	return true;
 }

@@ -44,8 +44,9 @@ static inline bool piece_is_plain(const struct piece* p) {
 }
 
 struct piece_slot {
-	uint32_t hash; /* upper half of the hash, which saves comparing most texts */
+	uint64_t hash; /* texts of one size under 8 bytes have different hashes, so theirs are not compared */
 	int32_t id;    /* -1: empty */
+	uint32_t size;
 };
 
 struct vocabulary {
