@@ -76,10 +76,11 @@ struct generation {
 	struct token_list* prompt; /* (n_prompts) */
 	int n_prompts;
 	struct token_list expected; /* the prediction's */
-	struct choice* choice;      /* (n) */
-	int n, ended, unbegun;      /* unbegun: choices that ended without starting, for want of time */
-	int submitted;     /* choices that the scheduler has: as many as may run at a time, then the others */
-	struct text begun; /* the beginning that tool_choice forced on the answer */
+	struct job_group jobs;
+	struct choice* choice; /* (n) */
+	int n, ended, unbegun; /* unbegun: choices that ended without starting, for want of time */
+	int submitted;         /* choices that the scheduler has: as many as may run at a time, then the others */
+	struct text begun;     /* the beginning that tool_choice forced on the answer */
 	const struct tool_syntax* syntax; /* how the model is to write its calls */
 	bool bound;                       /* the grammar is that of calls, with free text before them */
 	bool detail;                      /* the page asks which drafter each token came from */

@@ -264,6 +264,7 @@ static bool make_choices(struct http_call* c, struct generation* g) {
 				return api_no_memory(&c->error);
 		}
 		choice->job.tenant = c->tenant;
+		choice->job.group = &g->jobs;
 		open_reader(g, choice);
 		if (g->request.stream)
 			g->formatter->first(choice);

@@ -90,6 +90,7 @@ static void finish_job(struct scheduler* s, struct slot* slot, const char* probl
 	slot->waits = false;
 	slot->ended = true;
 	s->running[job->tenant]--;
+	job->group->running--;
 	job->calls->end(job->user, &slot->figures, problem);
 	count_job_out(s);
 }
@@ -159,6 +160,7 @@ static void start_job(struct scheduler* s, struct slot* slot, struct job* job) {
 		return;
 	}
 	s->running[job->tenant]++;
+	job->group->running++;
 	if (slot->watch)
 		memory_begin(slot->watch, job->request.task);
 	note_mask(slot);
@@ -215,23 +217,40 @@ static struct slot* choose_slot(struct scheduler* s, const struct job* job) {
 	return best;
 }
 
-/* The link to the next job: the oldest of the tenant with the fewest running jobs. */
+/* Some sessions stay free for requests of which nothing runs, so that they need not wait until an item of
+ * another request ends. */
+static bool may_start(const struct scheduler* s, const struct job* job) {
+	return job->group->running == 0 || s->option.sessions - s->busy > s->option.sessions / 8;
+}
+
+/* The link to the next job: of the tenant with the fewest running jobs the oldest of its requests with the
+ * fewest. NULL: none may start. */
 static struct job** next_in_queue(struct scheduler* s) {
-	struct job** best = &s->first;
-	for (struct job** at = &s->first; *at; at = &(*at)->next)
-		if (s->running[(*at)->tenant] < s->running[(*best)->tenant])
+	struct job** best = NULL;
+	for (struct job** at = &s->first; *at; at = &(*at)->next) {
+		if (!may_start(s, *at))
+			continue;
+		const int more = best ? s->running[(*at)->tenant] - s->running[(*best)->tenant] : -1;
+		if (more < 0 || (more == 0 && (*at)->group->running < (*best)->group->running))
 			best = at;
+	}
 	return best;
+}
+
+/* With the lock held. A job has left the queue, or is about to. */
+static void count_out_of_queue(struct scheduler* s, const struct job* job) {
+	s->waiting -= --job->group->waiting == 0;
 }
 
 /* Takes the next job from the queue when a session is free. */
 static struct job* take_job(struct scheduler* s) {
 	struct job* job = NULL;
 	pthread_mutex_lock(&s->lock);
-	if (s->first && s->busy < s->option.sessions) {
-		struct job** link = next_in_queue(s);
+	struct job** const link = s->busy < s->option.sessions ? next_in_queue(s) : NULL;
+	if (link) {
 		job = *link;
 		*link = job->next;
+		count_out_of_queue(s, job);
 		s->queue--;
 		s->busy++;
 	}
@@ -258,6 +277,7 @@ static void sweep_queue(struct scheduler* s, bool all) {
 		struct job* job = *at;
 		if (all || job->calls->gone(job->user)) {
 			*at = job->next;
+			count_out_of_queue(s, job);
 			job->next = gone;
 			gone = job;
 			n++;
@@ -499,32 +519,31 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
 }
 
 /* With the lock held. */
-static void append_jobs(struct scheduler* s, struct job* first, int n) {
+static void append_jobs(struct scheduler* s, struct job* first) {
 	const double at = seconds_now();
 	struct job** end = &s->first;
 	for (struct job* job = first; job; job = job->next) {
 		job->asked = at;
 		job->first_token = 0;
+		s->waiting += job->group->waiting++ == 0;
+		s->queue++;
 	}
 	while (*end)
 		end = &(*end)->next;
 	*end = first;
-	s->queue += n;
 	pthread_cond_signal(&s->work);
 }
 
-enum submission scheduler_submit(struct scheduler* s, struct job* first, int n) {
+enum submission scheduler_submit(struct scheduler* s, struct job* first) {
 	enum submission result = SUBMIT_TAKEN;
 	pthread_mutex_lock(&s->lock);
-	/* jobs that find a free session do not wait, so they do not count against the queue */
+	/* requests that find a free session do not wait, so they do not count against the queue */
 	if (s->refusing)
 		result = SUBMIT_STOPPING;
-	else if (s->queue + n > s->option.queue + s->option.sessions - s->busy &&
-	         (s->queue > 0 ||
-	          n <= s->option.queue + s->option.sessions)) /* one that never fits has its turn */
+	else if (s->waiting >= s->option.queue + s->option.sessions - s->busy)
 		result = SUBMIT_FULL;
 	else
-		append_jobs(s, first, n);
+		append_jobs(s, first);
 	pthread_mutex_unlock(&s->lock);
 	return result;
 }
@@ -533,14 +552,14 @@ bool scheduler_follow(struct scheduler* s, struct job* job) {
 	pthread_mutex_lock(&s->lock);
 	const bool taken = !s->cancel_all;
 	if (taken)
-		append_jobs(s, job, 1);
+		append_jobs(s, job);
 	pthread_mutex_unlock(&s->lock);
 	return taken;
 }
 
 void scheduler_now(struct scheduler* s, struct scheduler_now* out) {
 	pthread_mutex_lock(&s->lock);
-	*out = (struct scheduler_now){.queue = s->queue,
+	*out = (struct scheduler_now){.queue = s->waiting,
 	                              .busy = s->busy,
 	                              .cache_used = atomic_load(&s->cache_used),
 	                              .cache_tokens = s->cache_tokens};

@@ -4,11 +4,12 @@
  * weights share a pass, and so do plain steps, verified trees and one chunk of waiting prompts
  * (scheduler_iteration.c).
  *
- * Jobs wait in a bounded queue. The tenant with the fewest running jobs goes first, then the oldest job. A
- * job goes to the free slot whose cache holds most of its prompt (whole chunks), else to one that last served
- * its tenant, preferably its task, else to the one idle the longest. Before every step the scheduler asks
- * whether the job's client has disconnected; then the slot becomes free. Metrics count what happens, memory
- * keeps what was learned, and events show it. */
+ * Jobs wait in a queue, which holds a bounded number of requests. The tenant with the fewest running jobs
+ * goes first, then the request with the fewest, then the oldest job. So a request of many jobs takes no turn
+ * from one of few. A job goes to the free slot whose cache holds most of its prompt (whole chunks), else to
+ * one that last served its tenant, preferably its task, else to the one idle the longest. Before every step
+ * the scheduler asks whether the job's client has disconnected; then the slot becomes free. Metrics count
+ * what happens, memory keeps what was learned, and events show it. */
 #ifndef SWIFTLET_STREAMS_SERVICE_SCHEDULER_H
 #define SWIFTLET_STREAMS_SERVICE_SCHEDULER_H
 
@@ -27,18 +28,23 @@ struct job_calls {
 	void (*end)(void* user, const struct swiftlet_figures*, const char* problem);
 };
 
+struct job_group { /* the jobs of one request; the scheduler's, all zero before */
+	int waiting, running;
+};
+
 struct job {
 	struct swiftlet_request request; /* its pointers stay the caller's until `end` */
 	const struct job_calls* calls;
 	void* user;
 	int tenant; /* the API key's number from 1, 0 without keys; at most 64 */
+	struct job_group* group;
 	/* the scheduler's */
 	struct job* next;
 	double asked, first_token;
 };
 
 struct scheduler_options {
-	int sessions, queue; /* at least 1 */
+	int sessions, queue; /* at least 1; requests that wait */
 	bool share_prefixes; /* also between tenants: one tenant's requests then show in another's times and
 	                        cached_tokens */
 	int prefill_chunk;   /* tokens of prompts that an iteration computes; 0: chosen by measured cost */
@@ -54,13 +60,13 @@ struct scheduler;
 /* Opens the sessions and starts the thread. The engine must outlive it. NULL with the error set. */
 struct scheduler* scheduler_open(swiftlet_engine*, const struct scheduler_options*, struct error*);
 enum submission { SUBMIT_TAKEN, SUBMIT_FULL, SUBMIT_STOPPING };
-/* Queues n jobs linked by `next`, all or none. */
-enum submission scheduler_submit(struct scheduler*, struct job* first, int n);
+/* Queues the jobs of one request, linked by `next`, all or none. */
+enum submission scheduler_submit(struct scheduler*, struct job* first);
 /* Queues one more job of a request in place of one that has ended, without regard to the queue's limit. False
  * when the scheduler is cancelling. */
 bool scheduler_follow(struct scheduler*, struct job*);
 struct scheduler_now {
-	int queue, busy;
+	int queue, busy;      /* requests that wait; jobs that run */
 	int64_t cache_used;   /* tokens that running generations hold, prompts included */
 	int64_t cache_tokens; /* the most that all sessions together can hold if they share none */
 };

@@ -54,8 +54,8 @@ struct scheduler {
 
 	pthread_mutex_t lock;
 	pthread_cond_t work, idle;
-	struct job* first; /* the queue */
-	int queue, busy;
+	struct job* first;        /* the queue */
+	int queue, waiting, busy; /* its jobs; their requests; jobs that run */
 	bool refusing, cancel_all, stop;
 
 	/* the thread's own */

@@ -92,14 +92,12 @@ static bool is_done_or_sleeps(struct generation* g) {
 /* Submits the first choices. Each of the others follows one that has ended, so that many choices leave room
  * in the queue and turns for other requests. */
 static bool submit_jobs(struct http_call* c, struct generation* g) {
-	const struct scheduler_options* o = &c->server->option.work;
-	const int most = o->sessions < o->queue ? o->sessions : o->queue;
-	const int n = g->n < most ? g->n : most;
+	const int most = c->server->option.work.sessions, n = g->n < most ? g->n : most;
 	for (int i = 0; i + 1 < n; i++)
 		g->choice[i].job.next = &g->choice[i + 1].job;
 	g->submitted = n;
 	atomic_fetch_add(&g->holders, g->n);
-	const enum submission s = scheduler_submit(c->server->scheduler, &g->choice[0].job, n);
+	const enum submission s = scheduler_submit(c->server->scheduler, &g->choice[0].job);
 	if (s == SUBMIT_TAKEN)
 		return true;
 	atomic_fetch_sub(&g->holders, g->n);

@@ -1,5 +1,5 @@
 """Nobody stalls anybody: long prompts, clients that leave, many items at once, streams that wait."""
-import json, os, sys, threading, urllib.request
+import json, os, sys, threading, time, urllib.request
 
 from service import SOURCE, Server
 
@@ -48,6 +48,28 @@ def many_items_take_turns():
         assert status == 400 and answer["error"]["message"].startswith("'input' holds more than 2048"), answer
 
 
+def many_items_leave_room():
+    """Two requests of many items filled the queue, so that every other request was refused, or waited for all items."""
+    with Server("--sessions", "16", "--queue", "16") as s:
+        texts = ["number %d " % i * 10 for i in range(100)]
+        ended, said = [], []
+
+        def embed():
+            said.append(s.call("POST", "/v1/embeddings", {"input": texts})[0])
+            ended.append(time.monotonic())
+        threads = [threading.Thread(target=embed) for _ in range(4)]
+        for t in threads:
+            t.start()
+        time.sleep(0.5)
+        for _ in range(5):
+            status, _, answer = s.call("POST", "/v1/completions", {"prompt": "a", "max_tokens": 2})
+            assert status == 200, answer
+        answered = time.monotonic()
+        for t in threads:
+            t.join()
+        assert said == [200] * 4 and answered < min(ended), (said, answered, ended)
+
+
 def streams_that_wait_are_heard_of():
     with Server("--sessions", "1") as s:
         def stream(tokens):
@@ -68,4 +90,5 @@ def streams_that_wait_are_heard_of():
 long_prompts_stall_nobody()
 clients_that_leave_hold_nothing()
 many_items_take_turns()
+many_items_leave_room()
 streams_that_wait_are_heard_of()

@@ -31,6 +31,7 @@ static const char model_spec[] = "synth:layers=4,dim=64,heads=4,kv-heads=2,ffn=9
 
 struct case_job {
 	struct job job;
+	struct job_group group;
 	int32_t prompt[MOST_PROMPT];
 	struct swiftlet_bias bias;
 	int32_t expected[MOST_TOKENS];
@@ -221,8 +222,9 @@ static void run_together(swiftlet_model* model, struct case_job* list, int n, co
 	for (int i = 0; i < n; i++) {
 		list[i].job.calls = &calls;
 		list[i].job.user = &list[i];
+		list[i].job.group = &list[i].group;
 		list[i].job.next = NULL;
-		assert_int_equal(scheduler_submit(s, &list[i].job, 1), SUBMIT_TAKEN);
+		assert_int_equal(scheduler_submit(s, &list[i].job), SUBMIT_TAKEN);
 	}
 	gate_set(true);
 	stop(s);

@@ -30,6 +30,7 @@ static const char model_spec[] = "synth:layers=4,dim=64,heads=4,kv-heads=2,ffn=9
 
 struct client {
 	struct job job;
+	struct job_group group;
 	int32_t prompt[CONTEXT];
 	char task[8]; /* each text has a session of its own */
 	int turns;
@@ -76,6 +77,7 @@ static void ask(struct client* c, int text, int n, int tokens) {
 	for (int i = 0; i < n; i++)
 		c->prompt[i] = (i * 37 + text * 101 + 3) % VOCAB;
 	c->job.user = c;
+	c->job.group = &c->group;
 	snprintf(c->task, sizeof c->task, "%d", text);
 	c->job.request.task = c->task;
 	c->job.request.prompt = c->prompt;
@@ -88,7 +90,7 @@ static void answer(struct scheduler* s, struct client* client, int n) {
 	for (int i = 0; i + 1 < n; i++)
 		client[i].job.next = &client[i + 1].job;
 	answers.ended = 0;
-	assert_int_equal(scheduler_submit(s, &client[0].job, n), SUBMIT_TAKEN);
+	assert_int_equal(scheduler_submit(s, &client[0].job), SUBMIT_TAKEN);
 	pthread_mutex_lock(&answers.lock);
 	while (answers.ended < n)
 		pthread_cond_wait(&answers.changes, &answers.lock);
