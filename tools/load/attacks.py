@@ -7,7 +7,8 @@
     attacks.py end [-m MODEL]         SIGTERM under load: what becomes of the answers that had begun, by --grace
     attacks.py long [-m MODEL]        prompts of 7 MB, a line each: the longest gap in a neighbour's stream and the slowest /health
     attacks.py gone [-m MODEL]        700 clients that ask and leave: how long their connections are held
-    attacks.py grammars [-m MODEL]       four clients with ambiguous grammars: a neighbour's stream beside four without and beside them
+    attacks.py heavy [-m MODEL]       requests that are as heavy as a request may be, three at a time, a line each: the same
+    attacks.py grammars [-m MODEL]    four clients with ambiguous grammars: a neighbour's stream beside four without and beside them
 
 end-to-end/tenants and end-to-end/attacks assert the same."""
 import argparse, collections, json, os, random, re, resource, signal, socket, subprocess, tempfile, threading, time, urllib.error, urllib.request
@@ -225,6 +226,72 @@ def long_prompt(port, unit, size=LONG, chat=False, key=None):
     return status, seconds, n.gap, n.health
 
 
+# ---- heavy requests ------------------------------------------------------------------------------------------------------
+
+def words(size):
+    return (LONG_PROMPTS[0][1] * (size // len(LONG_PROMPTS[0][1]) + 1))[:size]
+
+
+def turns(n):
+    return [{"role": "user", "content": "a"}] * n
+
+
+def schema_of(depth):
+    return {"type": "object", "properties": {"a": schema_of(depth - 1)}, "required": ["a"]} if depth else {"type": "string"}
+
+
+def picture(size):
+    return "data:image/png;base64," + "iVBO" * (size // 4)
+
+
+# (what it is, the path, a function that makes its body)
+HEAVY = [
+    ("2,048 long embeddings", "/v1/embeddings", lambda: {"input": [words(3000)] * 2048}),
+    ("7 MB with its pieces", "/tokenize", lambda: {"prompt": words(LONG), "return_token_strs": True, "with_pieces": True}),
+    ("500,000 tokens", "/detokenize", lambda: {"tokens": [300] * 500000}),
+    ("a prompt of 500,000 tokens", "/v1/completions", lambda: {"prompt": [300] * 500000}),
+    ("7 MB to fill in", "/infill", lambda: {"input_prefix": words(LONG // 2), "input_suffix": words(LONG // 2)}),
+    ("7 MB, Ollama", "/api/generate", lambda: {"prompt": words(LONG)}),
+    ("7 MB, Responses", "/v1/responses", lambda: {"input": words(LONG)}),
+    ("100,000 turns", "/v1/chat/completions", lambda: {"messages": turns(100000)}),
+    ("4,000 turns", "/v1/chat/completions", lambda: {"messages": turns(4000)}),
+    ("100,000 turns, Messages", "/v1/messages/count_tokens", lambda: {"max_tokens": 1, "messages": turns(100000)}),
+    ("100 nested tools", "/v1/chat/completions", lambda: {"messages": turns(1), "max_tokens": 50, "tool_choice": "required", "tools": [
+        {"type": "function", "function": {"name": "f%d" % i, "parameters": schema_of(24)}} for i in range(100)]}),
+    ("128 choices with logprobs", "/v1/completions", lambda: {"prompt": "a", "n": 128, "max_tokens": 100, "logprobs": 20}),
+    ("5,000 stops", "/v1/completions", lambda: {"prompt": "a", "stop": ["x%d" % i for i in range(5000)]}),
+    ("100,000 biases", "/v1/completions", lambda: {"prompt": "a", "logit_bias": {str(i): 1 for i in range(100000)}}),
+    ("500,000 fields", "/v1/completions", lambda: {"prompt": "a", **{"k%d" % i: 1 for i in range(500000)}}),
+    ("a picture of 5 MB", "/v1/chat/completions", lambda: {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": picture(5 << 20)}}]}]}),
+    ("nested repetitions", "/v1/completions", lambda: {"prompt": "x", "max_tokens": 200, "guided_regex": r"((\w+\s?){1,40}\.){1,40}"}),
+    ("many alternatives", "/v1/completions", lambda: {"prompt": "x", "max_tokens": 200, "guided_regex": r"(?:(?:\w|\d|[a-z])+ )*x{400}"}),
+]
+
+
+def beside(port, path, body, seconds=4):
+    """(statuses, longest gap of a stream, slowest /health) while three clients send the request for so long. A client that waits
+    longer leaves."""
+    statuses, until = collections.Counter(), time.monotonic() + 1 + seconds
+    data = json.dumps(body).encode()
+
+    def send():
+        while time.monotonic() < until:
+            try:
+                statuses[post(port, path, data, wait=2 * seconds)[0]] += 1
+            except OSError:
+                statuses["left"] += 1
+
+    with Neighbours(port) as n:
+        time.sleep(1)
+        n.gap = n.health = 0
+        clients = [threading.Thread(target=send) for _ in range(3)]
+        for c in clients:
+            c.start()
+        for c in clients:
+            c.join()
+        return dict(statuses), n.gap, n.health
+
+
 # ---- clients that leave --------------------------------------------------------------------------------------------------
 
 def ask_and_leave(port, n, data=b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"):
@@ -391,6 +458,14 @@ def long(model):
                       % ("chat" if chat else "completion", name, *long_prompt(s.port, unit, chat=chat)), flush=True)
 
 
+def heavy(model):
+    with Server(model) as s:
+        post(s.port, "/v1/completions", {"prompt": "a", "max_tokens": 64})
+        for name, path, body in [("none", "/v1/none", dict)] + HEAVY:
+            statuses, gap, health = beside(s.port, path, body())
+            print("%-26s longest gap of a stream %.3f s, slowest /health %.3f s, answers %s" % (name, gap, health, statuses), flush=True)
+
+
 def gone(model):
     with Server(model) as s:
         for name, data in (("GET", None), ("POST without its body", POST + b"Content-Length: 100\r\n\r\n"),
@@ -408,7 +483,7 @@ def grammars(model):
 
 if __name__ == "__main__":
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("what", choices=("requests", "keys", "slow", "end", "long", "gone", "grammars"))
+    p.add_argument("what", choices=("requests", "keys", "slow", "end", "long", "heavy", "gone", "grammars"))
     p.add_argument("-m", "--model", default="builtin")
     o = p.parse_args()
-    {"requests": requests, "keys": keys, "slow": slow, "end": end, "long": long, "gone": gone, "grammars": grammars}[o.what](o.model)
+    {"requests": requests, "keys": keys, "slow": slow, "end": end, "long": long, "heavy": heavy, "gone": gone, "grammars": grammars}[o.what](o.model)
