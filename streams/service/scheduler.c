@@ -425,6 +425,7 @@ static void wait_for_work(struct scheduler* s) {
 
 static void* run_thread(void* user) {
 	struct scheduler* s = user;
+	bool busy = false;
 	show_sometimes(s, true);
 	for (;;) {
 		pthread_mutex_lock(&s->lock);
@@ -443,8 +444,12 @@ static void* run_thread(void* user) {
 			remember_texts(s);
 			note_cache(s);
 			show_sometimes(s, false);
+			busy = true;
 			continue;
 		}
+		if (busy) /* learning at idle priority may take long */
+			show_sometimes(s, true);
+		busy = false;
 		const bool learned = make_draft_weights(s) || learn_while_idle(s);
 		show_sometimes(s, !learned);
 		if (!learned) {

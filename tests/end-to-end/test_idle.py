@@ -1,5 +1,5 @@
 """Learning while no request runs: at idle priority, no more than requests took, shown in figures, out of the way at once."""
-import os, time
+import json, os, threading, time, urllib.request
 
 from service import MODEL, Server, run_text, wait_for
 
@@ -94,5 +94,33 @@ def gives_way():
             time.sleep(0.003 * turn)
 
 
+def shows_the_end_before_it_learns():
+    """Watchers hear that a request has ended before learning begins, which may take long on a busy machine."""
+    states, over = [], threading.Event()
+
+    def watch(url):
+        asked = urllib.request.Request(url + "/v1/swiftlet/state", headers={"Accept": "text/event-stream"})
+        with urllib.request.urlopen(asked, timeout=900) as events:
+            while not over.is_set():
+                line = events.readline()
+                if line.startswith(b'data: {"model"'):
+                    states.append(json.loads(line[6:]))
+
+    with Server("--idle-learning", "inf", "--sessions", "1") as s:
+        watcher = threading.Thread(target=watch, args=(s.url,))
+        watcher.start()
+        wait_for("the first state", lambda: states)
+        tokens = 0
+        for n in range(3):  # long enough to be seen at work
+            tokens += s.complete("Once upon a time", max_tokens=1500, temperature=1, seed=n)["usage"]["completion_tokens"]
+            wait_for("the end to be shown", lambda: states[-1]["tokens"] == tokens and not states[-1]["sessions"][0]["busy"])
+        over.set()
+        s.complete(prompt="One more", max_tokens=2)
+        watcher.join()
+    ends = [(a, b) for a, b in zip(states, states[1:]) if a["sessions"][0]["busy"] and not b["sessions"][0]["busy"]]
+    assert all(a["idle_seconds"] == b["idle_seconds"] for a, b in ends) and ends, [(x["sessions"][0]["busy"], x["idle_seconds"]) for x in states]
+
+
 is_bounded_and_at_idle_priority()
 gives_way()
+shows_the_end_before_it_learns()

@@ -298,6 +298,8 @@ def on_a_phone_by_keyboard(s):
             assert b.js("return document.documentElement.scrollWidth") <= 400, "no sideways scrolling at 400 px: " + tab
             assert b.js("return [...document.querySelectorAll('[role=tabpanel]')].filter(x => !x.hidden).map(x => x.id)") == [tab]
             b.picture("page-%s-dark-400.png" % tab)
+        assert b.js("return document.querySelector('header').getBoundingClientRect().height") < 90, "a header of two lines"
+        assert b.js("return document.querySelector('#map-caption').closest('.scroll') === null"), "what the map shows stays in sight"
         b.js("document.getElementById('tab-service').focus()")
         b.keys("\ue014")  # the right arrow: the first tab again
         assert b.js("return document.activeElement.id") == "tab-chat"
@@ -333,14 +335,39 @@ def a_colour_a_source(s):
                 addTokens({choices: [{delta: {content: "one two three four five six"}}], swiftlet: {tokens: [["one ", "mask"],
                 ["two ", "retrieval"], ["three ", "recycle"], ["four ", "prediction"], ["five ", "retrieval"], ["six", null]]}})""")
             shown = wait_for("the tokens", lambda: b.js("return [...live.element.querySelectorAll('.d')].map(x => [x.title, getComputedStyle(x).backgroundColor])"))
-            assert [x[0] for x in shown] == ["drafted by mask", "drafted by retrieval", "drafted by recycle",
-                                             "drafted by prediction", "drafted by retrieval"], shown
+            assert [x[0] for x in shown] == ["drafted: own drafts", "drafted: earlier text", "drafted: near misses",
+                                             "drafted: expected text", "drafted: earlier text"], shown
             assert len({x[1] for x in shown}) == 4 and shown[1] == shown[4], shown
             legend = b.js("return [...document.querySelectorAll('#sources li')].map(x => x.textContent)")
-            assert legend == ["mask 1", "retrieval 2", "recycle 1", "prediction 1", "full model 1"], legend
+            assert legend == ["own drafts 1", "earlier text 2", "near misses 1", "expected text 1", "full model 1"], legend
+            with open(os.path.join(SOURCE, "core", "draft", "drafter.h")) as f:
+                names = re.findall(r"name\((\w+)\)", f.read().split("#define DRAFTERS(name)")[1].split("enum")[0])
+            colours = b.js("return %s.map(n => SOURCES[n] && getComputedStyle(document.documentElement).getPropertyValue('--' + SOURCES[n][0]))"
+                           % json.dumps(names))
+            assert len(names) >= 7 and all(colours) and len(set(colours)) == len(names), dict(zip(names, colours))
             assert not b.complaints(), b.complaints()
         finally:
             b.close()
+
+
+def curves_hold_and_fall(s):
+    """A speed is the mean of the time before its point: it neither climbs nor falls slowly while nothing runs."""
+    b = Browser(1280, 900, False)
+    try:
+        start(b, s)
+        click(b, "tab-engine")
+        drawn = b.js("""points = [[1, null, 50, null, 0], [2, 0.5, 100, null, 0], [9, null, 0, 0.25, 0]]; showCurves();
+            return ['speed', 'match'].map(id => [...document.querySelectorAll('#' + id + ' path[fill=none]')].map(p => p.getAttribute('d')))""")
+        assert re.fullmatch(r"M[\d. ]+H[\d.]+V[\d.]+H[\d.]+V[\d.]+H[\d.]+", drawn[0][0]), drawn
+        assert all(re.fullmatch(r"M[\d. ]+H[\d.]+", d) for d in drawn[1]), drawn
+        b.js("points = []; showCurves()")
+        assert b.js("return document.getElementById('speed').textContent") == "nothing to draw yet"
+        assert b.js("state.sessions.forEach(x => x.busy = false); points = [[1, null, 50, null, 0]]; showNumbers(shown()); return document.getElementById('n-rate').textContent") == "0"
+        wide = b.js("return [...document.querySelectorAll('#engine .scroll')].map(x => x.scrollWidth - x.clientWidth)")
+        assert max(wide) <= 0, "tables are whole at 1280 px: %s" % wide
+        assert not b.complaints(), b.complaints()
+    finally:
+        b.close()
 
 
 def chat(s, messages, tokens):
@@ -355,5 +382,6 @@ with Server("--draft", "always", "--opt-budget", "inf") as s:
     a_conversation(s)
     on_a_phone_by_keyboard(s)
     a_colour_a_source(s)
+    curves_hold_and_fall(s)
     moves_during_a_stream(s)
 print("the page talks and explains, in light and dark, wide and at 400 px")
