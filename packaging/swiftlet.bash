@@ -15,7 +15,7 @@ _swiftlet() {
 	elif [[ -z $words && $command == bench ]] && ((COMP_CWORD == 2)); then
 		words=$("$program" bench --help 2>/dev/null | sed -n 's/^  \([a-z-]*\)  *[a-zA-Z].*/\1/p')
 	elif [[ -z $words && ($before == -m || $before == --model || COMP_CWORD -eq 2) ]]; then
-		words=$("$program" list 2>/dev/null | sed -n '2,$s/ .*//p')
+		words=$("$program" list --json 2>/dev/null | grep -o '"name":"[^"]*"' | cut -d '"' -f 4)
 	fi
 	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
 	if ((${#COMPREPLY[@]} == 0)); then

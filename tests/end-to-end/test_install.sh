@@ -48,6 +48,11 @@ bash -c 'source usr/share/bash-completion/completions/swiftlet; PATH=$PWD/usr/bi
 COMP_WORDS=(swiftlet serve --api); COMP_CWORD=2; _swiftlet; [ "${COMPREPLY[*]}" = "--api-key --api-key-file" ] || exit 1
 COMP_WORDS=(swiftlet run --method l); COMP_CWORD=3; _swiftlet; [ "${COMPREPLY[*]}" = "lookahead layerskip" ] || exit 1
 COMP_WORDS=(swiftlet to); COMP_CWORD=1; _swiftlet; [ "${COMPREPLY[*]}" = tokenize ] || exit 1
-COMP_WORDS=(swiftlet bench rep); COMP_CWORD=2; _swiftlet; [ "${COMPREPLY[*]}" = replay ]'
+COMP_WORDS=(swiftlet bench rep); COMP_CWORD=2; _swiftlet; [ "${COMPREPLY[*]}" = replay ] || exit 1
+export XDG_CACHE_HOME=$(mktemp -d) HF_HOME=/nowhere; cd "$XDG_CACHE_HOME"
+COMP_WORDS=(swiftlet run ""); COMP_CWORD=2; _swiftlet 2> /dev/null; [ "${COMPREPLY[*]}" = "" ] || exit 1
+mkdir -p swiftlet/models; printf "GGUF" > swiftlet/models/little.gguf
+COMP_WORDS=(swiftlet run ""); COMP_CWORD=2; _swiftlet 2> /dev/null; [ "${COMPREPLY[*]}" = little ] || exit 1
+rm -r "$XDG_CACHE_HOME"'
 if command -v mandoc > /dev/null; then mandoc -T lint -W error usr/share/man/man1/swiftlet.1; fi
 echo "installed, and used from there by pkg-config and CMake"
