@@ -90,7 +90,8 @@ class Usage(EndToEnd):
                                 (["run", "-p", "a", "--max-token", "1"], "--max-tokens"), (["masks", "shwo"], "show"),
                                 (["stream", "--sumary", "x"], "--summary"), (["lsit"], "list"), (["ls"], "list?"),
                                 (["download", "x"], "pull?"), (["--hlep"], "--help?"), (["masks", "lst"], "list?"),
-                                (["pull", "smollm2"], "smollm2-135m?")]:
+                                (["pull", "smollm2"], "smollm2-135m?"), (["run", "builtin", "a", "--temprature", "1"], "--temperature?"),
+                                (["serve", "--ctxsize", "1"], "--ctx-size?")]:
             self.assertIn("did you mean %s" % near, self.status(2, run(*arguments)))
         for far in (["run", "-p", "a", "--foo", "1"], ["xyz"], ["run", "-p", "a", "--q", "1"]):
             self.assertNotIn("did you mean", self.status(2, run(*far)))
@@ -132,6 +133,21 @@ class Run(EndToEnd):
         result = run("run", "-p", PROMPT, "-n", 4, "-v")
         self.assertIn(b"4 tokens in", result.stderr)
         self.assertEqual(result.stdout, run("run", "-p", PROMPT, "-n", 4).stdout)
+
+    def test_a_terminal_shows_one_line_of_speed(self):
+        child, terminal = pty.fork()
+        if child == 0:
+            os.execv(SWIFTLET, [SWIFTLET, "run", "builtin", PROMPT, "-n", "4", "--no-store"])
+        out = b""
+        while True:
+            try:
+                out += os.read(terminal, 65536)
+            except OSError:  # the other end is closed
+                break
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+        last = out.decode().replace("\r", "").strip().split("\n")[-1]
+        self.assertRegex(last, r"^\x1b\[2m4 tokens, .*tokens/s.*; cut off by the limit: -n N allows more\x1b\[0m$")
+        self.assertNotIn(b"full passes", out)
 
     def test_models_have_names(self):
         """Lists what `swiftlet pull` has fetched and what the Hugging Face cache holds."""
@@ -373,6 +389,35 @@ class Chat(EndToEnd):
         self.assertEqual(self.said(second), ["hello"])
 
 
+class ConfigFile(EndToEnd):
+    def file(self, text):
+        with open(self.path("serve.conf"), "w") as out:
+            out.write(text)
+        return self.path("serve.conf")
+
+    def test_wrong_lines_are_named(self):
+        for text, status, message in [("# port\n\nprot = 1\n", 2, 'line 3: no option "prot"'), ("port\n", 2, "expected port = VALUE"),
+                                      ("no-store = on", 2, "no-store takes no value"), ("port = x", 2, '"x"'), ("config = a", 2, "no option"),
+                                      ("= 1", 2, 'no option ""'), ("temp = 1e9", 2, "--temp"), ("model = /nowhere/model\r\n", 1, "/nowhere/model:")]:
+            with self.subTest(text=text):
+                self.assertIn(message, self.status(status, run("serve", "--config", self.file(text))))
+        self.assertIn("/nowhere/file", self.status(1, run("serve", "--config=/nowhere/file")))
+        self.status(2, run("serve", "--config"))
+
+    def test_a_service_begins_with_its_options(self):
+        """And with those of the command line where both set one."""
+        path = self.file("# a service\nmodel = builtin\n--alias = first name \nctx-size=64\nno-store\nport = 1\n")
+        server = subprocess.Popen([SWIFTLET, "serve", "--config", path, "--port", "0"], stdout=subprocess.PIPE, text=True)
+        try:
+            said = "".join(server.stdout.readline() for _ in range(3))
+            self.assertRegex(said, r"serves first name on .* at http://127\.0\.0\.1:\d{3,}/\n")
+            self.assertIn("context of 64 tokens", said)
+        finally:
+            server.terminate()
+            server.communicate()
+        self.assertEqual(server.returncode, 0)
+
+
 class Tokenize(EndToEnd):
     def test_there_and_back(self):
         for text in ["Hello, world", "", "  two  spaces \n\ttab", "é 😀 漢字 \u00a0", PROMPT]:
@@ -382,6 +427,13 @@ class Tokenize(EndToEnd):
             back = run("tokenize", "--decode", "-f", "-", data=json.dumps({"tokens": ids}).encode())
             self.status(0, back)
             self.assertEqual(back.stdout.decode(), text)
+
+    def test_model_and_text_are_words(self):
+        ids = run("tokenize", "-p", PROMPT).stdout
+        self.assertEqual(run("tokenize", "builtin", PROMPT).stdout, ids)
+        self.assertEqual(run("tokenize", "-m", "builtin", PROMPT).stdout, ids)
+        for wrong in (["builtin"], ["builtin", "a", "b"], ["builtin", "a", "-p", "b"], ["builtin", "a", "-f", "b"]):
+            self.status(2, run("tokenize", *wrong))
 
     def test_any_bytes(self):
         data = bytes(range(1, 256)) + b"\0end"

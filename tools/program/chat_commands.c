@@ -118,13 +118,16 @@ static void set_option(struct chat* chat, const char* argument) {
 		if (strlen(name[i]) == length && strncmp(argument, name[i], length) == 0) {
 			if (swiftlet_options_set(options, name[i], value, message, sizeof message) <= 0)
 				puts(message);
+			else
+				printf("%s is %s from now on.\n", name[i], value);
 			return;
 		}
 	char* end;
 	const long n = strtol(value, &end, 10);
-	if (tokens && !*end && n >= 1 && n <= 1 << 20)
+	if (tokens && !*end && n >= 1 && n <= 1 << 20) {
 		chat->max_tokens = (int)n;
-	else
+		printf("max-tokens is %ld from now on.\n", n);
+	} else
 		puts(tokens ? "max-tokens is a whole number from 1 to 1048576."
 		            : "/set knows temp, top-p, top-k, min-p, seed and max-tokens.");
 }

@@ -14,7 +14,6 @@
 #include "tools/program/chat.h"
 #include "tools/program/command.h"
 #include "tools/program/interrupt.h"
-#include "tools/program/tables.h"
 
 /* ---- one turn ------------------------------------------------------------------------------- */
 
@@ -33,22 +32,6 @@ static bool fitting_tokens(struct chat* chat, struct token_list* tokens, struct 
 			fprintf(stderr, "(the context is full: the oldest turns are forgotten)\n");
 		conversation_forget(c, start, 2);
 	}
-}
-
-/* One dim line for people. */
-static void print_speed(const struct swiftlet_figures* f) {
-	const bool dim = colours_allowed(stdout);
-	const double speedup = figures_speedup(f);
-	printf("%s%d token%s", dim ? "\033[2m" : "", f->tokens, f->tokens == 1 ? "" : "s");
-	if (isfinite(f->tokens_per_second))
-		printf(", %.1f tokens/s", f->tokens_per_second);
-	if (isfinite(speedup))
-		printf(", %.2f times as fast as plain decoding", speedup);
-	if (f->stop == SWIFTLET_LENGTH)
-		printf("; cut off by the limit: /set max-tokens N allows more");
-	else if (f->stop == SWIFTLET_CANCELLED)
-		fputs("; stopped", stdout);
-	puts(dim ? "\033[0m" : "");
 }
 
 bool chat_answer(struct chat* chat, struct error* error) {
@@ -71,7 +54,7 @@ bool chat_answer(struct chat* chat, struct error* error) {
 		return false;
 	putchar('\n');
 	if (chat->terminal)
-		print_speed(&g->figures);
+		speed_print(stdout, &g->figures, "/set max-tokens N allows more");
 	chat->turns++;
 	chat->tokens += g->figures.tokens;
 	chat->answered += g->figures.seconds.prefill + g->figures.seconds.decode;

@@ -37,7 +37,9 @@ int command_list(int argc, char** argv) {
 	if (json || cJSON_GetArraySize(list) > 0)
 		return report_print(list, json);
 	cJSON_Delete(list);
-	puts("No model has a name here yet. swiftlet pull smollm2-135m fetches one of 93 MB, and\n"
-	     "hf download ORG/NAME one from Hugging Face; GGUF files are used by their path.");
+	puts("No model has a name here yet. These commands fetch a model, which then has a name:\n\n"
+	     "    swiftlet pull smollm2-135m      a small one, 93 MB\n"
+	     "    hf download ORG/NAME            any of Hugging Face (pip install huggingface_hub)\n\n"
+	     "A GGUF file needs no name: give its path in place of MODEL.");
 	return output_written(STATUS_DONE);
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <time.h>
 
 #include "core/files/grow.h"
@@ -112,6 +113,9 @@ static bool gather_id(struct masks* m, int64_t id) {
 
 static bool gather_file(struct masks* m, const char* path) {
 	struct mask_list file = {0};
+	if (access(path, F_OK) != 0)
+		return error_set(
+		    &m->error, "%s: neither a file nor the number of a mask (swiftlet masks list prints them)", path);
 	bool good = mask_file_read(path, &file, &m->error);
 	const struct mask_entry* const picked =
 	    good && m->key ? mask_list_pick(&file, m->key, NULL, path, &m->error) : NULL;
@@ -252,8 +256,7 @@ static bool list_masks(struct masks* m) {
 		    "share\n"
 		    "of drafted tokens that the full model confirmed, and M the tokens that one pass then brought.");
 	else
-		puts("No mask has drafted anything yet. On many machines skipping layers does not pay, and none "
-		     "will.");
+		puts("No mask has drafted anything yet. Where skipping layers does not pay, none ever will.");
 	if (empty > 0)
 		printf("%d mask%s without a single draft %s not shown (--all shows them).\n", empty,
 		       empty == 1 ? "" : "s", empty == 1 ? "is" : "are");

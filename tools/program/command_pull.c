@@ -37,8 +37,10 @@ int command_pull(int argc, char** argv) {
 		return complain(STATUS_FAILED, "pull: %s", error.message);
 	fflush(stdout);
 	execlp("python3", "python3", script, name, (char*)NULL);
-	return complain(STATUS_FAILED,
-	                "pull: it needs Python with pip, and python3 could not be started: %s; apt-get install "
-	                "python3-pip-whl, or give every command the path of a GGUF file instead of a name",
-	                strerror(errno));
+	return complain(
+	    STATUS_FAILED,
+	    "pull: it needs Python with pip, and python3 could not be started: %s; install it (Debian: "
+	    "apt-get install python3 python3-pip-whl), or fetch a GGUF file in another way and give "
+	    "its path as MODEL",
+	    strerror(errno));
 }

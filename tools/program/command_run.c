@@ -104,7 +104,12 @@ static void print_json(const struct run_command* run, const struct completion* g
 
 static void print_figures(const struct run_command* run, const struct completion* g) {
 	const struct swiftlet_figures* const f = &g->figures;
-	fputc('\n', stderr);
+	if (!run->json)
+		fputc('\n', stderr);
+	if (!run->verbose) {
+		speed_print(stderr, f, "-n N allows more");
+		return;
+	}
 	runtime_print(stderr, &run->runtime);
 	figures_print(stderr, f, run->runtime.options.drafting.method);
 	if (f->draft_steps > 0 && f->n_attention + f->n_mlp + f->n_quantized_attention + f->n_quantized_mlp > 0)
@@ -234,7 +239,7 @@ int command_run(int argc, char** argv) {
 	    FLAG("raw", "continue the prompt as it is, without the chat template", &run.raw),
 	    LIST("stop", 0, "TEXT", "end before this text; may be repeated", &run.stop),
 	    FLAG("json", "print one JSON object instead of the text", &run.json),
-	    LETTER_FLAG("verbose", 'v', "print the figures on standard error, also into a pipe", &run.verbose),
+	    LETTER_FLAG("verbose", 'v', "print all figures on standard error", &run.verbose),
 	    MODEL_OPTION(run.runtime.wish),
 	    MORE_OPTIONS,
 	    FLAG("chat", "use the chat template, also with the built-in model", &run.chat),
@@ -254,9 +259,10 @@ int command_run(int argc, char** argv) {
 	struct command_line line = {
 	    .name = "run",
 	    .usage = "MODEL [\"PROMPT\"] [options]",
-	    .about = "Answers one prompt through the model's chat template, if the model has one. The text is\n"
-	             "printed as it is generated; on a terminal the figures follow. Without a prompt, run reads\n"
-	             "it from a pipe, or begins a chat on a terminal. Ctrl-C ends the answer.",
+	    .about =
+	        "Answers one prompt through the model's chat template, if the model has one. The text is\n"
+	        "printed as it is generated; on a terminal a line about its speed follows. Without a prompt,\n"
+	        "run reads it from a pipe, or begins a chat on a terminal. Ctrl-C ends the answer.",
 	    .examples = "  swiftlet run smollm2-135m \"Why is the sky blue?\"\n"
 	                "  swiftlet run model.gguf -f story.txt --raw -n 400 --temp 0.8 --seed 7\n"
 	                "  git diff | swiftlet run model.gguf --system \"Write a commit message.\" -c 8192",

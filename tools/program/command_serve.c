@@ -7,6 +7,7 @@
 #include "core/decode/engine.h"
 #include "streams/service/server.h"
 #include "tools/program/command.h"
+#include "tools/program/config_file.h"
 #include "tools/program/interrupt.h"
 #include "tools/program/runtime.h"
 
@@ -14,7 +15,7 @@ struct serve {
 	struct runtime runtime;
 	struct server_options option;
 	int prompt_mib, grace;
-	const char* speculation;
+	const char *speculation, *config;
 	struct text_list cors, alias;
 	struct server* server;
 };
@@ -44,6 +45,7 @@ static void report_ready(const struct serve* s) {
 	const char* open = strchr(s->option.host, ':') ? "[" : "";
 	printf("swiftlet serves %s on %s at http://%s%s%s:%d/\n", r->name, swiftlet_engine_name(r->engine), open,
 	       s->option.host, *open ? "]" : "", server_port(s->server));
+	puts("a browser shows a page to chat on there; the base URL for OpenAI's clients ends in /v1");
 	printf("requests have a context of %d tokens; their KV caches share %.0f MiB\n",
 	       options_context(&r->options, r->model), r->options.cache.memory / 0x1p20);
 	if (r->memory && memory_store(r->memory))
@@ -122,6 +124,10 @@ int command_serve(int argc, char** argv) {
 	    FLAG("no-store", "keep nothing on disk", &s.runtime.wish.no_store),
 	    FLAG("log-requests", "write method, path, status and seconds to standard error",
 	         &s.option.log_requests),
+	    TEXT("config", 0, "FILE",
+	         "read options from a file, one a line, such as: port = 8081\n(the command line "
+	         "may set them anew)",
+	         &s.config),
 	    MODEL_OPTION(s.runtime.wish),
 	    MORE_OPTIONS,
 	    COUNT("queue", 0, "N", "most requests that wait; further ones get status 503", &s.option.work.queue,
@@ -176,9 +182,9 @@ int command_serve(int argc, char** argv) {
 	struct command_line line = {
 	    .name = "serve",
 	    .usage = "MODEL [--host ADDRESS] [--port N] [options]",
-	    .about = "Serves the HTTP interfaces of OpenAI, Anthropic and Ollama, and a page at / that shows the "
-	             "engine\n"
-	             "at work.",
+	    .about =
+	        "Serves the HTTP interfaces of OpenAI, Anthropic and Ollama, and a page at / to chat on, which\n"
+	        "also shows the engine at work.",
 	    .details =
 	        "Paths\n"
 	        "  /v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings    OpenAI's\n"
@@ -201,14 +207,19 @@ int command_serve(int argc, char** argv) {
 	    .without = "Sampling",
 	    .max_words = 1,
 	};
-	int status = options_parse_model(&line, argc, argv, &s.runtime.wish.model);
-	s.option.has_temperature = gives(argc, argv, "--temp", "-T");
-	s.option.has_seed = gives(argc, argv, "--seed", NULL);
+	struct config_file file;
+	int status = config_file_open(&file, &line, argc, argv);
+	if (status == OPTIONS_GO_ON)
+		status = options_parse_model(&line, file.n_words, file.word, &s.runtime.wish.model);
+	s.option.has_temperature = gives(file.n_words, file.word, "--temp", "-T");
+	s.option.has_seed = gives(file.n_words, file.word, "--seed", NULL);
 	s.runtime.wish.alias = s.alias.n ? s.alias.text[0] : NULL;
 	if (status == OPTIONS_GO_ON && s.speculation && strcmp(s.speculation, "none") != 0 &&
 	    strcmp(s.speculation, "summary") != 0)
 		status =
 		    complain(STATUS_USAGE, "serve: --per-request-spec-decode-metrics %s: expected none or summary",
 		             s.speculation);
-	return status == OPTIONS_GO_ON ? run_server(&s) : status;
+	status = status == OPTIONS_GO_ON ? run_server(&s) : status;
+	config_file_close(&file);
+	return status;
 }

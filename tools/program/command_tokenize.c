@@ -182,25 +182,36 @@ int command_tokenize(int argc, char** argv) {
 	};
 	struct command_line line = {
 	    .name = "tokenize",
-	    .usage = "[-m MODEL] (-p TEXT | -f FILE | --messages JSON) [options]",
+	    .usage = "[MODEL] (\"TEXT\" | -f FILE | --messages JSON) [options]",
 	    .about =
 	        "Prints the ids of a text on one line, or the text of ids. Any text will do, the empty one too.",
-	    .examples = "  swiftlet tokenize -p 'Hello, world'\n"
-	                "  swiftlet tokenize -m model.gguf -f notes.txt --json\n"
-	                "  swiftlet tokenize --decode -p '1 2 3'\n"
-	                "  swiftlet tokenize -m model.gguf --text \\\n"
+	    .examples = "  swiftlet tokenize smollm2-135m \"Hello, world\"\n"
+	                "  swiftlet tokenize model.gguf -f notes.txt --json\n"
+	                "  swiftlet tokenize model.gguf --decode \"1 2 3\"\n"
+	                "  swiftlet tokenize model.gguf --text \\\n"
 	                "    --messages '[{\"role\": \"user\", \"content\": \"Hello\"}]'",
 	    OPTIONS(option),
-	    .max_words = 1,
+	    .max_words = 3,
 	};
-	int status = options_parse_model(&line, argc, argv, &t.model);
+	int status = options_parse(&line, argc, argv);
 	if (status != OPTIONS_GO_ON)
 		return status;
+	const int first = t.model ? 0 : 1; /* the word that is the text */
+	if (line.n_words > first + 1)
+		return complain(STATUS_USAGE, "tokenize: \"%s\" was not expected: quote a text of several words",
+		                line.word[first + 1]);
+	if (line.n_words > first && t.text)
+		return complain(STATUS_USAGE, "tokenize: the text is given twice, \"%s\" and by -p",
+		                line.word[first]);
+	if (line.n_words > first)
+		t.text = line.word[first];
+	if (!t.model)
+		t.model = line.n_words > 0 ? line.word[0] : "builtin";
 	const int given = (t.text != NULL) + (t.file != NULL) + (t.messages != NULL);
 	if (given != 1)
 		return complain(STATUS_USAGE, "tokenize: %s (swiftlet tokenize --help)",
-		                given ? "two of -p, -f and --messages were given"
-		                      : "no text: give -p TEXT, -f FILE or --messages JSON");
+		                given ? "two of TEXT, -f and --messages were given"
+		                      : "no text: swiftlet tokenize MODEL \"TEXT\", or -f FILE or --messages JSON");
 	if (t.messages && *t.messages == '@')
 		t.file = t.messages + 1;
 	else if (t.messages)

@@ -9,6 +9,7 @@
 #include "streams/memory/memory.h"
 #include "streams/report.h"
 #include "tools/program/interrupt.h"
+#include "tools/program/tables.h"
 
 /* False with the error set: the generation is to end. */
 static bool take_step(struct completion* g, const struct swiftlet_step* step, struct error* error) {
@@ -94,6 +95,21 @@ static void print_figure(FILE* out, const char* name, double value, const char* 
 		return;
 	fprintf(out, "   %s ", name);
 	fprintf(out, format, value);
+}
+
+void speed_print(FILE* out, const struct swiftlet_figures* f, const char* longer) {
+	const bool dim = colours_allowed(out);
+	const double speedup = figures_speedup(f);
+	fprintf(out, "%s%d token%s", dim ? "\033[2m" : "", f->tokens, f->tokens == 1 ? "" : "s");
+	if (isfinite(f->tokens_per_second))
+		fprintf(out, ", %.1f tokens/s", f->tokens_per_second);
+	if (isfinite(speedup))
+		fprintf(out, ", %.2f times as fast as plain decoding", speedup);
+	if (f->stop == SWIFTLET_LENGTH)
+		fprintf(out, "; cut off by the limit: %s", longer);
+	else if (f->stop == SWIFTLET_CANCELLED)
+		fputs("; stopped", out);
+	fprintf(out, "%s\n", dim ? "\033[0m" : "");
 }
 
 void figures_print(FILE* out, const struct swiftlet_figures* f, enum swiftlet_method method) {

@@ -31,6 +31,9 @@ void completion_free(struct completion*);
 /* The result as a line of JSON (streams/report.h), malloc'd; id and task may be NULL. NULL on no memory. */
 char* completion_report(const struct completion*, const struct runtime*, const char* id, const char* task);
 
+/* One dim line for people: tokens, their speed, and why the text ended where it was cut; `longer` is how to
+ * let it go on. */
+void speed_print(FILE*, const struct swiftlet_figures*, const char* longer);
 /* The figures in a few lines for people. */
 void figures_print(FILE*, const struct swiftlet_figures*, enum swiftlet_method);
 /* One line for each drafter: rows verified, tokens accepted, and expected over accepted tokens. Prints

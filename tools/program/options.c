@@ -107,6 +107,11 @@ static int refuse_unknown(const struct command_line* line, const char* name) {
 	for (int i = 0; i < n_options && line->session; i++)
 		if (option_table[i].type != OPTION_HEADING)
 			known[n++] = option_table[i].name;
+	const int own = n;
+	for (const struct option_synonym* s = option_synonyms; s->other; s++)
+		for (int i = 0; i < own && !s->earlier; i++)
+			if (strcmp(known[i], s->name) == 0 && n < (int)(sizeof known / sizeof *known))
+				known[n++] = s->other;
 	const char* const near = nearest_name(name, known, n);
 	if (near)
 		return complain(STATUS_USAGE, "%s: no option --%s; did you mean --%s?", line->name, name, near);
@@ -170,6 +175,14 @@ static const char* own_name(const char* name) {
 		if (strcmp(s->other, name) == 0)
 			return s->name;
 	return name;
+}
+
+int options_takes(const struct command_line* line, const char* name) {
+	const char* const own = own_name(name);
+	const struct command_option* const o = find_option(line, own, 0);
+	if (o)
+		return o->kind == OPTION_FLAG ? 0 : 1;
+	return line->session && option_named(own, 0) ? 1 : -1;
 }
 
 /* Reads the option at argv[*at], whose value may be the next word. */

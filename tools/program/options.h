@@ -92,6 +92,9 @@ int output_written(int status);
 /* The nearest of n names to a mistyped one, or NULL if none is near. */
 const char* nearest_name(const char* mistyped, const char* const* name, int n);
 
+/* Whether the command has an option of this name: 1 with a value, 0 without, -1 if it has none. */
+int options_takes(const struct command_line*, const char* name);
+
 /* MODEL from `-m` or the first word; `builtin` without both. NULL with a message printed when both were
  * given. */
 const char* options_model(const struct command_line*, const char* model_option);
