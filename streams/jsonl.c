@@ -31,9 +31,10 @@ static bool read_task(const cJSON* root, struct instance* out, struct error* err
 static bool read_max_tokens(const cJSON* root, struct instance* out, struct error* error) {
 	char shown[SHOWN];
 	int64_t n = 128;
-	const cJSON* const max = json_field(root, "max_tokens");
+	const cJSON* max = json_field(root, "max_tokens");
+	max = max ? max : json_field(root, "max_completion_tokens");
 	if (max && !json_whole(max, 1, JSONL_MAX_TOKENS, &n))
-		return error_set(error, "\"max_tokens\" is %s, expected a whole number from 1 to %d",
+		return error_set(error, "\"%s\" is %s, expected a whole number from 1 to %d", max->string,
 		                 json_show(max, shown, sizeof shown), JSONL_MAX_TOKENS);
 	out->max_tokens = (int)n;
 	return true;
@@ -57,6 +58,30 @@ static bool read_prompt(const cJSON* root, const char* line, size_t size, struct
 	return copy_string(prompt, &out->prompt, error);
 }
 
+/* A line of OpenAI's batch files keeps its request in "body". Sets *line to the body's text and returns its
+ * object; of other lines, the line's own. NULL with the error set. */
+static const cJSON* find_request(const cJSON* root, const char** line, size_t* size, struct error* error) {
+	char shown[SHOWN];
+	const cJSON* const body = json_field(root, "body");
+	const cJSON* const url = json_field(root, "url");
+	if (!body || json_field(root, "prompt") || json_field(root, "messages"))
+		return root;
+	if (url && (!cJSON_IsString(url) || (strcmp(url->valuestring, "/v1/chat/completions") != 0 &&
+	                                     strcmp(url->valuestring, "/v1/completions") != 0))) {
+		error_set(error, "\"url\" is %s, expected \"/v1/chat/completions\" or \"/v1/completions\"",
+		          json_show(url, shown, sizeof shown));
+		return NULL;
+	}
+	if (!cJSON_IsObject(body)) {
+		error_set(error, "\"body\" is %s, expected an object", json_show(body, shown, sizeof shown));
+		return NULL;
+	}
+	*line = json_member(*line, *size, "body", size);
+	if (!*line) /* its name is written with escapes */
+		error_set(error, "\"body\" is not written in plain letters");
+	return *line ? body : NULL;
+}
+
 /* cJSON reads no number of more than 63 characters, but an id may have any length. It is replaced by 0
  * here. */
 static cJSON* parse_but_id(const char* text, size_t size, size_t id_at, size_t id_size) {
@@ -78,17 +103,19 @@ bool instance_parse(const char* text, size_t size, struct instance* out, struct 
 	if (!json_check(text, size, error))
 		return false;
 	size_t id_size = 0;
-	const char* const id = json_member(text, size, "id", &id_size);
+	const char* id = json_member(text, size, "id", &id_size);
+	if (!id)
+		id = json_member(text, size, "custom_id", &id_size);
 	if (id && !(out->id = strndup(id, id_size)))
 		return error_set(error, "out of memory");
 	cJSON* const root = parse_but_id(text, size, id ? (size_t)(id - text) : 0, id_size);
 	if (!root)
 		return error_set(error, "a number of more than 63 characters, or out of memory");
-	const bool good =
-	    cJSON_IsObject(root)
-	        ? read_prompt(root, text, size, out, error) && read_task(root, out, error) &&
-	              read_max_tokens(root, out, error)
-	        : error_set(error, "the line is %s, expected an object", json_show(root, shown, sizeof shown));
+	const cJSON* const request = cJSON_IsObject(root) ? find_request(root, &text, &size, error) : NULL;
+	const bool good = request && read_prompt(request, text, size, out, error) &&
+	                  read_task(root, out, error) && read_max_tokens(request, out, error);
+	if (!cJSON_IsObject(root))
+		error_set(error, "the line is %s, expected an object", json_show(root, shown, sizeof shown));
 	cJSON_Delete(root);
 	return good;
 }

@@ -229,6 +229,21 @@ class Run(EndToEnd):
         with open("/dev/full", "wb") as full:
             self.status(1, run("run", "-p", PROMPT, "-n", 8, stdout=full))
             self.status(1, run("run", "-p", PROMPT, "-n", 8, "--json", stdout=full))
+            for words in (["--help"], ["--version"], ["run", "--help"], ["list"]):
+                self.status(1, run(*words, stdout=full))
+
+    def test_a_new_home_is_explained(self):
+        home = {**os.environ, "HOME": self.path("home")}
+        for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
+            home.pop(name, None)
+        self.assertIn("nothing was learned yet", self.status(1, run("masks", "list", env=home)))
+        with open(self.path("file"), "w"):
+            pass
+        home["XDG_CACHE_HOME"] = self.path("file")  # no folder can be made in it, by root neither
+        pulled = run("pull", "smollm2-135m", env=home)
+        self.assertEqual(pulled.returncode, 1)
+        self.assertIn(b"cannot be made", pulled.stderr)
+        self.assertNotIn(b"Traceback", pulled.stderr)
 
     def test_the_first_token_comes_at_once(self):
         """In processor time: how long that takes is the machine's other work's matter too. A tenth of this is usual."""

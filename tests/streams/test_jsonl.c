@@ -41,6 +41,28 @@ static void reads_messages(void** state) {
 	instance_free(&instance);
 }
 
+static void reads_a_batch_line(void** state) {
+	(void)state;
+	static const char line[] =
+	    "{\"custom_id\": \"r-1\", \"method\": \"POST\", \"url\": \"/v1/chat/completions\", \"body\": "
+	    "{\"model\": \"x\", "
+	    "\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"max_completion_tokens\": 7}}";
+	static const char prompt[] =
+	    "{\"custom_id\": \"r-2\", \"body\": {\"prompt\": \"Once\", \"max_tokens\": 9}}";
+	struct instance instance;
+	struct error error;
+	assert_true(instance_parse(line, strlen(line), &instance, &error));
+	assert_string_equal(instance.id, "\"r-1\"");
+	assert_string_equal(instance.chat.messages, "[{\"role\": \"user\", \"content\": \"Hi\"}]");
+	assert_int_equal(instance.max_tokens, 7);
+	instance_free(&instance);
+	assert_true(instance_parse(prompt, strlen(prompt), &instance, &error));
+	assert_string_equal(instance.id, "\"r-2\"");
+	assert_string_equal(instance.prompt, "Once");
+	assert_int_equal(instance.max_tokens, 9);
+	instance_free(&instance);
+}
+
 static void ids_come_back_as_given(void** state) {
 	(void)state;
 	static const char* const id[] = {
@@ -86,6 +108,13 @@ static void refuses_with_the_reason(void** state) {
 	    {"{\"id\": 7, \"prompt\": \"a\", \"max_tokens\": 1e300}", "\"max_tokens\" is"},
 	    {"{\"id\": 7, \"prompt\": \"a\", \"max_tokens\": \"9\"}", "\"max_tokens\" is \"9\""},
 	    {"{\"id\": 7, \"prompt\": \"a\", \"task\": 1}", "\"task\" is 1"},
+	    {"{\"id\": 7, \"body\": 3}", "\"body\" is 3, expected an object"},
+	    {"{\"id\": 7, \"body\": {}}", "neither \"prompt\" nor \"messages\""},
+	    {"{\"id\": 7, \"body\": {\"messages\": [1]}}", "messages[0] is 1"},
+	    {"{\"custom_id\": 7, \"url\": \"/v1/embeddings\", \"body\": {}}",
+	     "\"url\" is \"/v1/embeddings\", expected"},
+	    {"{\"custom_id\": 7, \"body\": {\"prompt\": \"a\", \"max_completion_tokens\": 0}}",
+	     "\"max_completion_tokens\" is 0"},
 	};
 	for (size_t i = 0; i < sizeof refusal / sizeof *refusal; i++) {
 		struct instance instance;
@@ -126,6 +155,7 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(reads_a_line),
 	    cmocka_unit_test(reads_messages),
+	    cmocka_unit_test(reads_a_batch_line),
 	    cmocka_unit_test(ids_come_back_as_given),
 	    cmocka_unit_test(refuses_with_the_reason),
 	    cmocka_unit_test(goes_on_after_a_broken_line),

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/files/grow.h"
 #include "core/model/model.h"
@@ -92,6 +92,9 @@ static bool open_store(struct masks* m, enum store_mode mode) {
 		snprintf(path, sizeof path, "%s", m->store_path);
 	else if (!store_default_path(path, sizeof path, &m->error))
 		return false;
+	if (!m->store_path && mode == STORE_READ && access(path, F_OK) != 0)
+		return error_set(&m->error,
+		                 "nothing was learned yet: %s is made by run, chat, stream, serve and learn", path);
 	m->store = store_open(path, mode, &m->error);
 	return m->store != NULL;
 }

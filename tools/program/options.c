@@ -245,7 +245,7 @@ int options_parse(struct command_line* line, int argc, char** argv) {
 		} else if (option && (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0 ||
 		                      strcmp(argv[i], "--help-all") == 0)) {
 			help_print(line, strcmp(argv[i], "--help-all") == 0);
-			return STATUS_DONE;
+			return output_written(STATUS_DONE);
 		} else {
 			status = option ? parse_option(line, argc, argv, &i) : take_word(line, argv[i]);
 		}

@@ -46,7 +46,7 @@ static int print_help(void) {
 	     "  swiftlet serve model.gguf --port 8080\n\n"
 	     "A model is a GGUF file, a Hugging Face folder, or a name that `swiftlet list` prints.\n"
 	     "swiftlet COMMAND --help explains a command; swiftlet --version prints the version.");
-	return STATUS_DONE;
+	return output_written(STATUS_DONE);
 }
 
 /* What these commands are called in other programs. */
@@ -84,7 +84,7 @@ static int run_program(int argc, char** argv) {
 		           : print_help();
 	if (strcmp(name, "--version") == 0 || strcmp(name, "-v") == 0 || strcmp(name, "version") == 0) {
 		puts("swiftlet " SWIFTLET_VERSION);
-		return STATUS_DONE;
+		return output_written(STATUS_DONE);
 	}
 	if (strcmp(name, "bench") == 0)
 		return command_bench(argc - 1, argv + 1); /* joins others by itself */
