@@ -6,13 +6,17 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 
 SYSTEM = re.compile(r"(ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libgcc_s|libstdc\+\+|libcuda)\.so.*")
 PROGRAMS = ("swiftlet", "swiftlet-bench")
 
 
 def run(*command):
-    return subprocess.run([str(c) for c in command], check=True, stdout=subprocess.PIPE, text=True).stdout
+    try:
+        return subprocess.run([str(c) for c in command], check=True, stdout=subprocess.PIPE, text=True).stdout
+    except FileNotFoundError:
+        sys.exit(f"packaging: {command[0]} is missing; on Debian tools/setup --ci installs it")
 
 
 class Build:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # aarch64_wheel.sh BUILD: the wheel of a build for 64-bit ARM says by its tag what it needs, holds nothing for another
-# processor, takes its libraries along, and answers under qemu: the same text as the program that it was made of.
+# processor, takes its libraries along, and answers under qemu: the same text as the program that it was made of. Its Debian
+# package names the libraries' packages, and answers the same.
 set -euo pipefail
 build=$1
 place=$(mktemp -d)
@@ -36,3 +37,12 @@ chmod +x "$packed/swiftlet"
 text=$(ask "$packed/swiftlet")
 [ -n "$text" ] && [ "$text" = "$(ask "$build/swiftlet")" ] || fail "the wheel's program answers: $text"
 echo "a wheel of $(du -m "$wheel" | cut -f1) MiB for glibc 2.$libc on aarch64 answers"
+command -v dpkg-shlibdeps > /dev/null || exit 0
+package=$(tools/package deb "$place" "$build")
+[ "$(dpkg-deb -f "$package" Architecture)" = arm64 ] || fail "$package is for another processor"
+for library in 'libc6 (>= 2\.' libmicrohttpd12 libopenblas0 libpcre2-8-0 libsqlite3-0; do
+	dpkg-deb -f "$package" Depends | grep -q "$library" || fail "$package does not depend on $library"
+done
+dpkg-deb -x "$package" "$place/root"
+[ "$(ask "$place/root/usr/bin/swiftlet")" = "$text" ] || fail "the Debian package's program answers otherwise"
+echo "and so does a Debian package of $(du -m "$package" | cut -f1) MiB"
