@@ -1,8 +1,8 @@
 /* A stream of prompts: one JSON object a line, read in order.
  *
  * Input lines: {"id", "task"?, "prompt" | "messages", "max_tokens"? (128)}, and with messages what
- * streams/chat_parts.h reads; or a line of OpenAI's batch files, {"custom_id", "url", "body": {…}}. The fields of a line are checked here; the session checks whether a prompt fits
- * the context. */
+ * streams/chat_parts.h reads; or a line of OpenAI's batch files, {"custom_id", "url", "body": {…}}. The
+ * fields of a line are checked here; the session checks whether a prompt fits the context. */
 #ifndef SWIFTLET_STREAMS_JSONL_H
 #define SWIFTLET_STREAMS_JSONL_H
 
