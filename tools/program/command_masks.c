@@ -207,10 +207,21 @@ static bool is_in_use(const struct masks* m, int i) {
 	return one->id != 0;
 }
 
+/* The share of input channels, in percent, that drafts read of each kind of map, over all depths. */
+static void describe_levels(const struct mask* mask, char* out, size_t size) {
+	int kept[COLUMN_KINDS] = {0};
+	for (int k = 0; k < COLUMN_KINDS; k++)
+		for (int d = 0; d < LEVEL_DEPTHS; d++)
+			kept[k] += 100 - mask->levels.left_out[d][k];
+	snprintf(out, size, mask->has_levels ? "%d %d %d %d" : "all", kept[COLUMN_ATTENTION] / LEVEL_DEPTHS,
+	         kept[COLUMN_ATTENTION_OUT] / LEVEL_DEPTHS, kept[COLUMN_MLP] / LEVEL_DEPTHS,
+	         kept[COLUMN_DOWN] / LEVEL_DEPTHS);
+}
+
 static cJSON* describe_entry(const struct masks* m, int i) {
 	const struct mask_entry* const e = &m->list.entry[i];
 	const time_t updated = (time_t)m->row[i].updated;
-	char date[24] = "-", text[sizeof e->task] = "-";
+	char date[24] = "-", text[sizeof e->task] = "-", reads[24];
 	struct tm local;
 	if (updated && localtime_r(&updated, &local))
 		strftime(date, sizeof date, "%Y-%m-%d %H:%M", &local);
@@ -226,6 +237,8 @@ static cJSON* describe_entry(const struct masks* m, int i) {
 	cJSON_AddStringToObject(row, "last_used", date);
 	cJSON_AddNumberToObject(row, "skipped", mask_count(&e->mask));
 	cJSON_AddNumberToObject(row, "skippable", 2 * (blocks_of(m, e) - 2));
+	describe_levels(&e->mask, reads, sizeof reads);
+	cJSON_AddStringToObject(row, "reads", reads);
 	cJSON_AddNumberToObject(row, "alpha", e->alpha);
 	cJSON_AddNumberToObject(row, "M", e->mean_generated);
 	cJSON_AddNumberToObject(row, "tokens_served", (double)e->tokens_served);
@@ -237,6 +250,41 @@ static bool is_empty(const struct masks* m, int i) {
 	return m->row[i].id && isnan(m->list.entry[i].alpha) && !m->row[i].converged;
 }
 
+struct columns {
+	bool skips, reads;
+};
+
+/* Drops a table's columns in which no row has anything. Returns those that stay. */
+static struct columns drop_empty_columns(cJSON* rows) {
+	bool skips = false, reads = false;
+	cJSON* row;
+	cJSON_ArrayForEach (row, rows) {
+		skips |= cJSON_GetObjectItem(row, "skipped")->valueint > 0;
+		reads |= strcmp(cJSON_GetObjectItem(row, "reads")->valuestring, "all") != 0;
+	}
+	cJSON_ArrayForEach (row, rows) {
+		if (!skips) {
+			cJSON_DeleteItemFromObject(row, "skipped");
+			cJSON_DeleteItemFromObject(row, "skippable");
+		}
+		if (!reads)
+			cJSON_DeleteItemFromObject(row, "reads");
+	}
+	return (struct columns){skips, reads};
+}
+
+static void explain_table(struct columns shown) {
+	puts("\nA mask in use is the one that texts of its workload begin with, where drafting with it pays.");
+	if (shown.skips)
+		puts("Of the skippable attention and MLP layers, drafts leave out the skipped ones.");
+	if (shown.reads)
+		puts("Drafts read these percentages of the inputs of attention, its output, the MLP and its last "
+		     "map.");
+	puts(
+	    "alpha is the share of drafted tokens that the full model confirmed, and M the tokens that one pass\n"
+	    "then brought.");
+}
+
 static bool list_masks(struct masks* m) {
 	cJSON* const rows = cJSON_CreateArray();
 	int empty = 0;
@@ -246,6 +294,7 @@ static bool list_masks(struct masks* m) {
 		else
 			empty++;
 	const bool some = cJSON_GetArraySize(rows) > 0;
+	const struct columns shown = m->json ? (struct columns){true, true} : drop_empty_columns(rows);
 	if (m->json || some)
 		report_print(rows, m->json);
 	else
@@ -253,11 +302,7 @@ static bool list_masks(struct masks* m) {
 	if (m->json)
 		return true;
 	if (some)
-		puts(
-		    "\nA mask in use is the one that texts of its workload begin with, where drafting with it pays.\n"
-		    "Of the skippable attention and MLP layers, drafts leave out the skipped ones. alpha is the "
-		    "share\n"
-		    "of drafted tokens that the full model confirmed, and M the tokens that one pass then brought.");
+		explain_table(shown);
 	else
 		puts("No mask has drafted anything yet. Where skipping layers does not pay, none ever will.");
 	if (empty > 0)
