@@ -5,9 +5,11 @@ llama.cpp comes as the wheel `xllamacpp` (prebuilt; nothing is compiled): `pip i
 of your own. Each prompt is answered greedily by llama.cpp plainly and with its own drafting from text (ngram-simple,
 ngram-mod, ngram-map-k), and by swiftlet plainly and with its defaults, one after another, in an order that moves on.
 Each has a process of its own, holds the file open and begins with nothing learned; one works at a time. Decoding and
-prompts are timed by each program's own clock.
+prompts are timed by each program's own clock. With --native llama.cpp comes as the source package `llama-cpp-python`, which
+pip compiles for this machine (CMAKE_ARGS=-DGGML_NATIVE=ON); it then decodes plainly alone.
 
     llama_cpp.py -i tools/chat.jsonl $(tools/models smollm2-135m)
+    llama_cpp.py --native $(tools/models smollm2-135m)
     llama_cpp.py -i prompts.jsonl --tokens 128 --json a.gguf b.gguf
 """
 import argparse
@@ -18,6 +20,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 # this script's name must not stand for a package
@@ -42,10 +45,33 @@ def serve_theirs(pipe, path, kind, context, threads):
         pipe.send(out["timings"])
 
 
+def serve_native(pipe, path, _, context, threads):
+    import llama_cpp
+    import numpy
+
+    def likeliest():
+        logits = llama_cpp.llama_get_logits_ith(model.ctx, -1)
+        return int(numpy.ctypeslib.as_array(logits, shape=(model.n_vocab(),)).argmax())
+
+    model = llama_cpp.Llama(str(path), n_ctx=context, n_threads=threads, n_threads_batch=threads, verbose=False)
+    while request := pipe.recv():
+        prompt = model.tokenize(request[0].encode(), special=True)
+        model.reset()
+        begin = time.perf_counter()
+        model.eval(prompt)
+        middle = time.perf_counter()
+        for _ in range(request[1]):
+            model.eval([likeliest()])
+        end = time.perf_counter()
+        pipe.send({"prompt_per_second": len(prompt) / (middle - begin), "predicted_per_second": request[1] / (end - middle),
+                   "predicted_n": request[1]})
+
+
 class Theirs:
     def __init__(self, path, kind, args):
         self.pipe, theirs = multiprocessing.Pipe()
-        multiprocessing.Process(target=serve_theirs, args=(theirs, path, kind, args.context, args.threads), daemon=True).start()
+        multiprocessing.Process(target=serve_native if args.native else serve_theirs,
+                                args=(theirs, path, kind, args.context, args.threads), daemon=True).start()
 
     def answer(self, prompt, n):
         """(prompt tokens a second, decoded tokens a second, decoded tokens)"""
@@ -95,7 +121,7 @@ def read_prompts(args, path):
 
 def measure(args, path):
     # the beginning token stands in a template's text where it has one, and would be added once more
-    programs = {f"llama.cpp {kind}": Theirs(path, kind, args) for kind in KINDS}
+    programs = {f"llama.cpp {kind}": Theirs(path, kind, args) for kind in (["none"] if args.native else KINDS)}
     programs["swiftlet vanilla"] = Ours(path, ["--method", "vanilla"], args)
     programs["swiftlet defaults"] = Ours(path, [], args)
     names = list(programs)
@@ -127,6 +153,7 @@ def main():
     parser.add_argument("--tokens", type=int, help="tokens at most (each line's max_tokens)")
     parser.add_argument("--context", type=int, default=2048)
     parser.add_argument("--threads", type=int, default=2, help="of each program (2)")
+    parser.add_argument("--native", action="store_true", help="llama.cpp compiled for this machine, plainly")
     parser.add_argument("--isa", default="auto", help="of swiftlet: the wheel's is avx2 (auto)")
     parser.add_argument("--swiftlet", default=os.environ.get("SWIFTLET", str(ROOT / "build" / "swiftlet")))
     parser.add_argument("--json", action="store_true")
