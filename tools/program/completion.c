@@ -97,13 +97,16 @@ static void print_figure(FILE* out, const char* name, double value, const char* 
 	fprintf(out, format, value);
 }
 
+/* Over fewer tokens, of which drafts know little yet, the ratio is chance. */
+enum { TELLING_TOKENS = 32 };
+
 void speed_print(FILE* out, const struct swiftlet_figures* f, const char* longer) {
 	const bool dim = colours_allowed(out);
 	const double speedup = figures_speedup(f);
 	fprintf(out, "%s%d token%s", dim ? "\033[2m" : "", f->tokens, f->tokens == 1 ? "" : "s");
 	if (isfinite(f->tokens_per_second))
 		fprintf(out, ", %.1f tokens/s", f->tokens_per_second);
-	if (isfinite(speedup))
+	if (isfinite(speedup) && f->tokens >= TELLING_TOKENS)
 		fprintf(out, ", %.2f times as fast as plain decoding", speedup);
 	if (f->stop == SWIFTLET_LENGTH)
 		fprintf(out, "; cut off by the limit: %s", longer);
