@@ -151,11 +151,11 @@ static const char* const tensor_types[] = {
     "IQ4_NL", "IQ3_S", "IQ2_S",        "IQ4_XS", "I8",           "I16",     "I32",    "I64",     "F64",
     "IQ1_M",  "BF16",  [34] = "TQ1_0", "TQ2_0",  [39] = "MXFP4", "NVFP4",   "Q1_0",   "Q2_0"};
 
-/* Types that are converted when a model is opened (repack_few_bits): elements and bytes of a block. */
+/* Types that are converted when a model is opened (core/model/repack.h): elements and bytes of a block. */
 static const struct few_bits {
 	const char* name;
 	int elements, bytes;
-} few_bits[] = {{"Q1_0", 128, 18}, {"Q2_0", 64, 18}};
+} few_bits[] = {{"Q1_0", 128, 18}, {"Q2_0", 64, 18}, {"NVFP4", 64, 36}};
 
 static const struct few_bits* find_few_bits(const char* type) {
 	for (size_t i = 0; i < sizeof few_bits / sizeof *few_bits; i++)

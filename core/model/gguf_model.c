@@ -1210,8 +1210,9 @@ bool model_open_gguf(struct model* model, const char* path, const struct model_o
 		return false;
 	/* A file with a vocabulary alone may have any architecture. */
 	if (!options->vocabulary_only) {
-		if (!repack_few_bits(&f->tensors, &f->kept, error) || !read_architecture(&s) || !check_refused(&s) ||
-		    !fill_weights(&s, model))
+		if (!repack_few_bits(&f->tensors, &f->kept, error) ||
+		    !repack_nvfp4_blocks(&f->tensors, &f->kept, error) || !read_architecture(&s) ||
+		    !check_refused(&s) || !fill_weights(&s, model))
 			return false;
 		model->family = f->config.family->name;
 	}

@@ -59,6 +59,8 @@ bool repack_experts(const struct tensor_table*, const struct packing*, struct te
 /* GGUF's Q1_0 (±d, 128 to a scale) and Q2_0 (-d, 0, d, 2·d, 64 to a scale) become Q4_0, in place of the old
  * tensors. */
 bool repack_few_bits(struct tensor_table*, struct kept*, struct error*);
+/* GGUF's NVFP4 becomes BF16, in place of the old tensors. */
+bool repack_nvfp4_blocks(struct tensor_table*, struct kept*, struct error*);
 /* bitsandbytes' 4-bit weights become floats, in place of the old tensors. */
 bool repack_nf4(struct tensor_table*, struct kept*, struct error*);
 /* Qwen3-Next stores rows by key head: (query, key, values, gates) in one map and (betas, decays) in another.

@@ -243,6 +243,51 @@ static void few_bits(void** state) {
 	drop(&m);
 }
 
+/* A GGUF block: four scales, then four groups, of which a byte has an element of each half. The codes' values
+ * are ggml's doubled ones, so its scales are halved. */
+static void nvfp4_blocks(void** state) {
+	(void)state;
+	static const int doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+	static const float scale[2][4] = {{1, 0.5f, 448, 0.001953125f}, {0, 1.125f, 0, 240}};
+	/* 0 is 0, 0x7f too, and the sign means nothing */
+	uint8_t block[2][36] = {{0x38, 0x30, 0x7e, 0x01}, {0x00, 0xb9, 0x7f, 0x77}};
+	const float factors[2] = {3, -0.5f}, none[1] = {INFINITY};
+	float x[64];
+	struct error error = {""};
+	for (int b = 0; b < 2; b++)
+		for (int i = 0; i < 32; i++)
+			block[b][4 + i] = (uint8_t)(37 * i + 11 * b);
+	struct made m = {0};
+	ADD(&m, "e.weight", "NVFP4", block, 2, 1, 64);
+	ADD(&m, "e.scale", "F32", factors, 2);
+	ADD(&m, "e.input_scale", "F32", none, 1);
+	assert_true(tensor_table_seal(&m.table, &error));
+	assert_true(repack_nvfp4_blocks(&m.table, &m.kept, &error));
+	const struct named_tensor* t = tensor_table_find(&m.table, "e.weight");
+	assert_true(t->supported && t->type == DTYPE_BF16 && t->bytes == 2 * 2 * 64);
+	for (int b = 0; b < 2; b++) {
+		dtype_to_float(t->type, t->data + 2 * 64 * b, x, 64);
+		for (int i = 0; i < 64; i++) {
+			const uint8_t byte = block[b][4 + i / 16 * 8 + i % 8];
+			const int code = i % 16 < 8 ? byte & 15 : byte >> 4;
+			assert_true(x[i] == 0.5f * scale[b][i / 16] * (float)doubled[code] * factors[b]);
+		}
+	}
+	assert_true(tensor_table_find(&m.table, "e.scale")->used);
+	drop(&m);
+	ADD(&m, "e.weight", "NVFP4", block, 2, 64);
+	ADD(&m, "e.scale", "F32", none, 1);
+	assert_true(tensor_table_seal(&m.table, &error));
+	assert_false(repack_nvfp4_blocks(&m.table, &m.kept, &error));
+	assert_non_null(strstr(error.message, "tensor e.scale is not made of finite numbers"));
+	drop(&m);
+	ADD(&m, "e.weight", "NVFP4", block, 2, 64);
+	ADD(&m, "e.scale", "F32", factors, 2);
+	assert_true(tensor_table_seal(&m.table, &error));
+	assert_false(repack_nvfp4_blocks(&m.table, &m.kept, &error));
+	drop(&m);
+}
+
 /* Rows of gate and up in turn, inputs first: gate[e][n][k] = up's minus 100. */
 static void experts_apart(void** state) {
 	(void)state;
@@ -336,10 +381,10 @@ static void nvfp4_values(void** state) {
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(gptq_values),   cmocka_unit_test(nvfp4_values),
-	                                   cmocka_unit_test(awq_values),    cmocka_unit_test(reordered_inputs),
-	                                   cmocka_unit_test(broken_groups), cmocka_unit_test(compressed_values),
-	                                   cmocka_unit_test(few_bits),      cmocka_unit_test(experts_apart),
-	                                   cmocka_unit_test(broken_experts)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(gptq_values),       cmocka_unit_test(nvfp4_values),
+	                                   cmocka_unit_test(nvfp4_blocks),      cmocka_unit_test(awq_values),
+	                                   cmocka_unit_test(reordered_inputs),  cmocka_unit_test(broken_groups),
+	                                   cmocka_unit_test(compressed_values), cmocka_unit_test(few_bits),
+	                                   cmocka_unit_test(experts_apart),     cmocka_unit_test(broken_experts)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
