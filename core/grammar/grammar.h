@@ -61,5 +61,7 @@ struct grammar* grammar_hold(const struct grammar*);
 /* Whether two are the same program. */
 bool grammar_same(const struct grammar*, const struct grammar*);
 void grammar_free(struct grammar*);
+/* Whether the bytes are a text of the grammar, which has no special tokens. False on no memory too. */
+bool grammar_accepts(const struct grammar*, const char* text, size_t size);
 
 #endif
