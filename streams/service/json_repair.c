@@ -66,7 +66,7 @@ static void end_word(struct json_repair* r, struct text* out) {
 }
 
 static bool take_word(struct json_repair* r, char c, struct text* out) {
-	if (strchr(",]}\n", c) || (r->key && c == ':') || (is_space(c) && is_known(r))) {
+	if (strchr(r->python ? ",]})\n" : ",]}\n", c) || (r->key && c == ':') || (is_space(c) && is_known(r))) {
 		end_word(r, out);
 		return false;
 	}
@@ -80,17 +80,20 @@ static bool take_string(struct json_repair* r, char c, struct text* out) {
 	static const char* const named[] = {
 	    ['\b'] = "\\b", ['\t'] = "\\t", ['\n'] = "\\n", ['\f'] = "\\f", ['\r'] = "\\r"};
 	const unsigned char byte = (unsigned char)c;
-	if (c == '\\') {
+	if (c == r->quote) {
+		text_put(out, "\"");
+		after_item(r);
+	} else if (c == '\\') {
 		text_put(&r->held, "\\");
 		r->state = REPAIR_ESCAPE;
 	} else if (byte < 0x20 && byte < sizeof named / sizeof *named && named[byte])
 		text_put(out, named[byte]);
 	else if (byte < 0x20)
 		text_print(out, "\\u%04x", byte);
+	else if (c == '"')
+		text_put(out, "\\\"");
 	else
 		text_add(out, &c, 1);
-	if (c == '"')
-		after_item(r);
 	return true;
 }
 
@@ -101,9 +104,32 @@ static void no_escape(struct json_repair* r, struct text* out) {
 	r->state = REPAIR_STRING;
 }
 
+/* An escape that only Python has: a single quote, or \xXX. False: it is another one. */
+static bool take_python_escape(struct json_repair* r, char c, struct text* out) {
+	enum { WHOLE = 4 };
+	const bool begins = r->held.size == 1;
+	if (begins && c == '\'') {
+		text_put(out, "'");
+		text_clear(&r->held);
+		r->state = REPAIR_STRING;
+		return true;
+	}
+	if (begins ? c != 'x' : r->held.data[1] != 'x' || !isxdigit((unsigned char)c))
+		return false;
+	text_add(&r->held, &c, 1);
+	if (r->held.size == WHOLE) {
+		text_print(out, "\\u00%s", r->held.data + 2);
+		text_clear(&r->held);
+		r->state = REPAIR_STRING;
+	}
+	return true;
+}
+
 static bool take_escape(struct json_repair* r, char c, struct text* out) {
 	enum { WHOLE = 6 }; /* \uXXXX */
 	const bool begins = r->held.size == 1;
+	if (r->python && take_python_escape(r, c, out))
+		return true;
 	if (begins ? !c || !strchr("\"\\/bfnrtu", c) : !isxdigit((unsigned char)c)) {
 		no_escape(r, out);
 		return false;
@@ -120,11 +146,13 @@ static bool take_escape(struct json_repair* r, char c, struct text* out) {
 
 static bool begin_item(struct json_repair* r, char c, struct text* out) {
 	flush_held(r, out); /* a comma before it */
-	if (c == '"') {
+	if (c == '"' || (c == '\'' && r->python)) {
 		text_put(out, "\"");
+		r->quote = c;
 		r->state = REPAIR_STRING;
 		return true;
 	}
+	c = c == '(' && r->python ? '[' : c;
 	if ((c == '{' || c == '[') && !r->key && r->depth < JSON_REPAIR_DEPTH) {
 		text_add(out, &c, 1);
 		r->open[r->depth++] = c;
@@ -136,7 +164,9 @@ static bool begin_item(struct json_repair* r, char c, struct text* out) {
 	return false;
 }
 
-static bool is_closing(const struct json_repair* r, char c) { return (c == '}' || c == ']') && r->depth > 0; }
+static bool is_closing(const struct json_repair* r, char c) {
+	return (c == '}' || c == ']' || (c == ')' && r->python)) && r->depth > 0;
+}
 
 /* Closes the innermost object or array of this kind and all that is open inside. Does nothing when none is
  * open. */
@@ -223,7 +253,7 @@ void json_repair_close(struct json_repair* r, struct text* out) {
 	if (r->state == REPAIR_ESCAPE)
 		no_escape(r, out);
 	if (r->state == REPAIR_STRING)
-		(void)take_string(r, '"', out);
+		(void)take_string(r, r->quote, out);
 	if (r->state == REPAIR_WORD)
 		end_word(r, out);
 	if (r->state == REPAIR_COLON)

@@ -2,7 +2,8 @@
  *
  * Valid JSON comes out as it was written. Corrections: control characters inside strings are escaped, a
  * backslash before a letter that is no escape is doubled, Python's True, False and None become JSON's words,
- * a bare word becomes a string, a missing comma is added and an extra one removed. */
+ * a bare word becomes a string, a missing comma is added and an extra one removed. Literals of Python become
+ * JSON too: strings in single quotes, their escapes, and tuples. */
 #ifndef SWIFTLET_STREAMS_SERVICE_JSON_REPAIR_H
 #define SWIFTLET_STREAMS_SERVICE_JSON_REPAIR_H
 
@@ -23,6 +24,8 @@ struct json_repair { /* zeroed: a value is to come */
 	} state;
 	int depth;
 	char open[JSON_REPAIR_DEPTH]; /* '{' or '[' by depth */
+	bool python;                  /* the value is written as in Python; ')' ends it too */
+	char quote;                   /* that the present string began with */
 	bool key;                     /* the present string or word is a member's name */
 	struct text held;             /* undecided bytes: an escape, a word, or a comma with what follows it */
 };
