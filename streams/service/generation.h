@@ -83,6 +83,7 @@ struct generation {
 	struct text begun;     /* the beginning that tool_choice forced on the answer */
 	const struct tool_syntax* syntax; /* how the model is to write its calls */
 	bool bound;                       /* the grammar is that of calls, with free text before them */
+	struct tool_checks checks;        /* of strict tools, if an answer may call them where no grammar binds */
 	bool detail;                      /* the page asks which drafter each token came from */
 	struct {
 		int64_t prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens;

@@ -241,6 +241,8 @@ static void open_reader(struct generation* g, struct choice* c) {
 	                 q->ask.seed ^ name ^ (uint64_t)c->index << 32);
 	c->reader.tools.bound = q->schema != NULL;
 	c->reader.tools.tagged = q->schema && !g->syntax->at_beginning;
+	c->reader.tools.checks = &g->checks;
+	c->reader.tools.enforced = !g->bound ? NULL : g->syntax->at_beginning ? "" : g->syntax->trigger;
 	answer_reader_add(&c->reader, g->begun.data, g->begun.size);
 	c->reader.taken = 0;
 }

@@ -21,6 +21,7 @@ void generation_let_go(struct generation* g) {
 	free(g->prompt);
 	token_list_free(&g->expected);
 	free(g->choice);
+	tool_checks_free(&g->checks);
 	text_free(&g->out);
 	text_free(&g->begun);
 	text_free(&g->items.text);

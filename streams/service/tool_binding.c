@@ -89,14 +89,17 @@ static bool has_none(const cJSON* schema) {
 	        !json_field(schema, "anyOf") && !json_field(schema, "oneOf") && !json_field(schema, "allOf"));
 }
 
+/* True when every call that an answer may have is bound as it is written. */
+static bool is_bound_throughout(const struct generation* g) { return is_forced(g) || g->request.schema; }
+
 /* The arguments' schema; NULL with the error set: a strict tool's schema that cannot be enforced. */
-static char* schema_of(const cJSON* tool, bool bound, bool literal, struct api_error* e) {
+static char* schema_of(struct generation* g, const cJSON* tool, struct api_error* e) {
 	static const char any[] = "{\"type\": \"object\"}",
 	                  none[] = "{\"type\": \"object\", \"properties\": {}, \"additionalProperties\": false}";
 	const cJSON* schema = json_field(function_of(tool), "parameters");
-	const bool strict = is_strict(tool);
+	const bool strict = is_strict(tool), literal = g->request.literal_schemas;
 	char* text = NULL;
-	if (!strict && !bound)
+	if (!strict && !is_bound_throughout(g))
 		text = strdup(any);
 	else if (has_none(schema))
 		text = strdup(none);
@@ -114,14 +117,19 @@ static char* schema_of(const cJSON* tool, bool bound, bool literal, struct api_e
 		cJSON_free(text);
 		text = strdup(any);
 	}
-	grammar_free(alone);
+	const char* const name = api_text(function_of(tool), "name");
+	if (!text || !alone || !strict || !name || is_bound_throughout(g))
+		grammar_free(alone);
+	else if (!tool_checks_add(&g->checks, name, text, alone)) {
+		cJSON_free(text);
+		text = NULL;
+	}
 	if (!text)
 		api_no_memory(e);
 	return text;
 }
 
-static bool add_tool(struct tool_binding* b, const struct generation* g, const cJSON* tool,
-                     struct api_error* e) {
+static bool add_tool(struct tool_binding* b, struct generation* g, const cJSON* tool, struct api_error* e) {
 	const char* name = api_text(function_of(tool), "name");
 	const char* only = g->request.tool_name;
 	if (!name || strpbrk(name, "\"\\"))
@@ -138,7 +146,7 @@ static bool add_tool(struct tool_binding* b, const struct generation* g, const c
 	const int i = b->n++;
 	text_print(&b->text[i], "%s%s%s%s", text_or_empty(&b->all), text_or_empty(&b->begin), name,
 	           text_or_empty(&b->middle));
-	b->schema[i] = schema_of(tool, is_forced(g) || g->request.schema, g->request.literal_schemas, e);
+	b->schema[i] = schema_of(g, tool, e);
 	if (b->schema[i] && b->text[i].failed)
 		return api_no_memory(e);
 	b->call[i] = (struct grammar_call){.first = text_or_empty(&b->text[i]),
@@ -172,7 +180,19 @@ static bool compile_grammar(const struct tool_binding* b, struct generation* g, 
 	return true;
 }
 
-/* With a grammar that is not JSON, an answer may be a call only if the grammar allows its text. */
+/* The strict tools' calls are checked when they are read. */
+static bool check_strict(struct generation* g, const cJSON* tools, struct api_error* e) {
+	for (const cJSON* tool = tools->child; tool; tool = tool->next) {
+		char* const schema = is_strict(tool) ? schema_of(g, tool, e) : NULL;
+		if (is_strict(tool) && !schema)
+			return false;
+		cJSON_free(schema);
+	}
+	return true;
+}
+
+/* With a grammar that is not JSON, an answer may be a call only if the grammar allows its text. Such calls,
+ * and those in a syntax that the tools' grammar does not know, are judged when they are read. */
 static bool bind_all(struct tool_binding* b, const cJSON* tools, struct generation* g, struct api_error* e) {
 	struct api_request* q = &g->request;
 	bool strict = false;
@@ -183,14 +203,15 @@ static bool bind_all(struct tool_binding* b, const cJSON* tools, struct generati
 		q->schema = NULL;
 		grammar_free(q->grammar);
 		q->grammar = NULL;
-	} else if ((!strict && !q->schema) || (q->grammar && !q->schema))
+	} else if (!strict && !q->schema)
 		return true;
 	else if (reasoning_style_of(model_chat_template(g->server->model, true)) == REASONING_CHANNELS) {
 		/* the model decides where a channel begins and what it contains */
 		if (strict)
 			api_ignore_name(&q->ignored, "tools.", "strict");
 		return true;
-	}
+	} else if (!q->schema && (q->grammar || g->syntax->forced_only))
+		return check_strict(g, tools, e);
 	mark_syntax(b, g);
 	for (const cJSON* tool = tools->child; tool; tool = tool->next)
 		if (!add_tool(b, g, tool, e))

@@ -9,18 +9,7 @@
 #include "core/files/grow.h"
 #include "kernels/synth_value.h"
 #include "streams/json_text.h"
-
-static const char tag_open[] = "<tool_call>", tag_close[] = "</tool_call>", list_open[] = "[TOOL_CALLS]",
-                  functools_open[] = "functools[", python_open[] = "<|python_tag|>",
-                  function_open[] = "<function=", function_close[] = "</function>",
-                  arguments_open[] = "[ARGS]", id_open[] = "[CALL_ID]";
-static const char fence_open[] = "```json", bare_fence[] = "```\n", fence_close[] = "```",
-                  tools_open[] = "<tools>", tools_close[] = "</tools>";
-/* The first two precede calls only if such text exists. */
-static const char* const openers[] = {fence_open,    bare_fence, tag_open,       list_open, python_open,
-                                      function_open, tools_open, functools_open, NULL};
-const char* const tool_marks[] = {tag_open,       tag_close,      list_open, python_open, function_open,
-                                  function_close, arguments_open, id_open,   NULL};
+#include "streams/service/tool_tags.h"
 
 /* ---- text --------------------------------------------------------------------------------- */
 
@@ -44,6 +33,10 @@ struct span span_after(struct span s, size_t n) {
 static struct span trim_span(struct span s) {
 	s = span_after(s, span_spaces(s));
 	return (struct span){s.data, span_trimmed(s)};
+}
+
+bool span_may_start(struct span s, const char* with) {
+	return s.size < strlen(with) && memcmp(s.data, with, s.size) == 0;
 }
 
 bool span_starts(struct span s, const char* with) {
@@ -70,7 +63,8 @@ size_t span_first(struct span s, const char* const* marks, const char** which) {
 }
 
 size_t span_undecided(struct span s, const char* const* marks) {
-	for (size_t n = s.size < 16 ? s.size : 16; n > 0; n--)
+	enum { LONGEST = 32 };
+	for (size_t n = s.size < LONGEST ? s.size : LONGEST; n > 0; n--)
 		for (int i = 0; marks[i]; i++)
 			if (n < strlen(marks[i]) && memcmp(s.data + s.size - n, marks[i], n) == 0)
 				return n;
@@ -108,16 +102,27 @@ static struct span find_member(struct span object, const char* name) {
 	return value;
 }
 
-static bool is_tool(const struct tool_reader* r, const char* name) {
+/* The function of that name; its data is NULL where there is none. */
+static struct span find_tool(const struct tool_reader* r, const char* name) {
 	struct json_item item = {0};
-	bool found = false;
-	while (!found && r->tools && json_next(r->tools, strlen(r->tools), &item)) {
-		const struct span tool = {item.value, item.value_size}, function = find_member(tool, "function");
-		char* known = string_of(find_member(function.data ? function : tool, "name"));
-		found = known && strcmp(known, name) == 0;
+	while (r->tools && json_next(r->tools, strlen(r->tools), &item)) {
+		const struct span tool = {item.value, item.value_size}, inner = find_member(tool, "function");
+		const struct span function = inner.data ? inner : tool;
+		char* known = string_of(find_member(function, "name"));
+		const bool found = known && strcmp(known, name) == 0;
 		free(known);
+		if (found)
+			return function;
 	}
-	return found;
+	return (struct span){NULL, 0};
+}
+
+static bool is_tool(const struct tool_reader* r, const char* name) { return find_tool(r, name).data != NULL; }
+
+/* NULL: a grammar has bound the call at hand, or it is not bound. */
+static const struct tool_check* check_of(const struct tool_reader* r) {
+	const bool bound = r->enforced && strcmp(r->opener, r->enforced) == 0;
+	return bound ? NULL : tool_check_of(r->checks, r->name.data ? r->name.data : "");
 }
 
 static void make_id(struct tool_reader* r, char id[TOOL_ID]) {
@@ -140,7 +145,7 @@ static void drop_read(struct tool_reader* r) {
 }
 
 /* Announces the call: its name is known, and its arguments as far as they have arrived. */
-static void announce_call(struct tool_reader* r) {
+static void announce_now(struct tool_reader* r) {
 	r->announced = true;
 	r->calls++;
 	drop_read(r);
@@ -155,6 +160,12 @@ static void announce_call(struct tool_reader* r) {
 	r->call[r->n] = (struct tool_call){.name = name};
 	make_id(r, r->call[r->n].id);
 	r->n++;
+}
+
+/* The same, unless the whole call has to be judged first. */
+static void announce_call(struct tool_reader* r) {
+	if (!check_of(r))
+		announce_now(r);
 }
 
 /* Ends the arguments of the present call, which may have none. */
@@ -172,7 +183,22 @@ static void end_call(struct tool_reader* r) {
 	r->begun = false;
 }
 
+/* The call at hand is complete. False: it is not a call after all. */
+static bool finish_call(struct tool_reader* r) {
+	const struct tool_check* const check = r->announced ? NULL : check_of(r);
+	if (check && !(r->arguments.size ? tool_check_fits(check, r->arguments.data, r->arguments.size)
+	                                 : tool_check_fits(check, "{}", 2)))
+		return false;
+	if (!r->announced)
+		announce_now(r);
+	end_call(r);
+	r->place = CALL_AFTER;
+	return true;
+}
+
 static void begin_call(struct tool_reader* r, enum call_place place) {
+	if (r->calls)
+		drop_read(r);
 	text_clear(&r->name);
 	text_clear(&r->key);
 	text_clear(&r->value);
@@ -189,16 +215,16 @@ static void begin_value(struct tool_reader* r) {
 }
 
 /* True when arguments are required: without a mark, an object with a tool's name is not yet a call. */
-static bool is_marked(const struct tool_reader* r) {
-	return r->opener != fence_open && r->opener != bare_fence && r->opener != tools_open && *r->opener;
-}
+static bool is_marked(const struct tool_reader* r) { return !r->format->loose; }
 
 /* ---- members of a call's object ------------------------------------------------------------- */
 
 static int member_of(const struct text* key) {
-	static const char* const names[] = {"\"arguments\"", "\"parameters\"", "\"name\"", "\"function\""};
-	static const int members[] = {MEMBER_ARGUMENTS, MEMBER_ARGUMENTS, MEMBER_NAME, MEMBER_FUNCTION};
-	for (int i = 0; i < 4; i++)
+	static const char* const names[] = {"\"arguments\"", "\"parameters\"", "\"name\"", "\"tool_name\"",
+	                                    "\"function\""};
+	static const int members[] = {MEMBER_ARGUMENTS, MEMBER_ARGUMENTS, MEMBER_NAME, MEMBER_NAME,
+	                              MEMBER_FUNCTION};
+	for (int i = 0; i < 5; i++)
 		if (key->data && strcmp(key->data, names[i]) == 0)
 			return members[i];
 	return MEMBER_OTHER;
@@ -274,6 +300,10 @@ static bool begin_member(struct tool_reader* r, char c) {
 	return r->member != MEMBER_NAME || c == '"';
 }
 
+static bool is_at_value(const struct json_repair* json) {
+	return json->state == REPAIR_VALUE && json->depth == 0;
+}
+
 static bool is_object(const struct tool_reader* r) {
 	return r->member == MEMBER_ARGUMENTS && (r->json.depth > 0 || r->arguments.size > 0) &&
 	       r->value.size == 0;
@@ -282,8 +312,8 @@ static bool is_object(const struct tool_reader* r) {
 /* More of a value. */
 static bool take_value(struct tool_reader* r) {
 	const struct span more = span_after(held_text(r), r->at);
-	const bool arguments =
-	    r->member == MEMBER_ARGUMENTS && (is_object(r) || (more.size && *more.data == '{' && !r->value.size));
+	const bool arguments = r->member == MEMBER_ARGUMENTS &&
+	                       (is_object(r) || (is_at_value(&r->json) && more.size && *more.data == '{'));
 	r->at += json_repair_add(&r->json, more.data, more.size, arguments ? &r->arguments : &r->value);
 	if (r->announced)
 		drop_read(r);
@@ -299,13 +329,7 @@ static bool end_object(struct tool_reader* r) {
 		r->place = CALL_MEMBER;
 		return true;
 	}
-	if (!r->announced && (!r->name.size || (!r->known && !is_marked(r))))
-		return false;
-	if (!r->announced)
-		announce_call(r);
-	end_call(r);
-	r->place = CALL_AFTER;
-	return true;
+	return (r->announced || (r->name.size && (r->known || is_marked(r)))) && finish_call(r);
 }
 
 /* ---- places ---------------------------------------------------------------------------------- */
@@ -313,73 +337,289 @@ static bool end_object(struct tool_reader* r) {
 /* The result of reading at a place: continue, wait for more bytes, not a call, or no more calls after this
  * opener. */
 enum step { STEP_ON, STEP_WAIT, STEP_NONE, STEP_OVER };
+enum { LONGEST_NAME = 256 };
 
 static enum step step_if(bool good) { return good ? STEP_ON : STEP_NONE; }
 
-static const char* closer_of(const char* opener) {
-	return opener == tag_open                             ? tag_close
-	       : opener == function_open                      ? function_close
-	       : opener == tools_open                         ? tools_close
-	       : opener == fence_open || opener == bare_fence ? fence_close
-	                                                      : NULL;
+/* The format of the text after the opener: the first row of it that fits. */
+static enum step find_format(struct tool_reader* r, char c) {
+	const struct span s = span_after(held_text(r), r->at);
+	const bool object = c == '{' || c == '[';
+	for (const struct tool_format* f = tool_formats; f->open; f++) {
+		if (strcmp(f->open, r->opener) != 0)
+			continue;
+		const bool named = f->writing == WRITTEN_NAMED;
+		if (named && span_may_start(s, f->before))
+			return STEP_WAIT;
+		if (named ? (*f->before ? span_starts(s, f->before) : !object)
+		          : object || f->listed || f->writing == WRITTEN_PYTHON) {
+			r->format = f;
+			r->list = f->listed;
+			return STEP_ON;
+		}
+	}
+	return STEP_NONE;
+}
+
+/* Begins the call whose name the text after r->at begins with. */
+static enum step begin_named(struct tool_reader* r) {
+	begin_call(r, CALL_NAME);
+	r->at += strlen(r->format->before);
+	return STEP_ON;
 }
 
 static enum step read_before(struct tool_reader* r, char c) {
-	if (c == '{') {
-		begin_call(r, CALL_KEY);
-		r->at++;
-		return STEP_ON;
-	}
-	if (c == '[' && *r->opener && r->opener != function_open && !r->list) {
+	if (!r->format)
+		return find_format(r, c);
+	if (r->format->writing == WRITTEN_NAMED)
+		return begin_named(r);
+	if (c == '[' && *r->opener && !r->list) {
 		r->list = true;
 		r->at++;
 		return STEP_ON;
 	}
-	if ((r->opener != list_open && r->opener != function_open) || r->list)
+	if (r->format->writing == WRITTEN_PYTHON)
+		return begin_named(r);
+	if (c != '{')
 		return STEP_NONE;
-	begin_call(r, CALL_NAME);
+	begin_call(r, CALL_KEY);
+	r->at++;
 	return STEP_ON;
 }
 
-/* Reads NAME> of a function; NAME[CALL_ID]…[ARGS] or NAME alone before an object. */
-static enum step read_name(struct tool_reader* r) {
-	enum { LONGEST = 256 };
-	static const char* const ends[] = {arguments_open, "{", NULL};
-	const struct span s = span_after(held_text(r), r->at);
-	const char* end = ">";
-	const size_t n = r->opener == function_open ? span_find(s, ">") : span_first(s, ends, &end);
-	if (n == s.size)
-		return n > LONGEST ? STEP_NONE : STEP_WAIT;
-	struct span name = {s.data, n};
-	name.size = span_find(name, id_open); /* the model's own, before the arguments */
+/* Leaves out what stands around a name: [CALL_ID]…, or functions. and :NUMBER. */
+static struct span bare_name(const struct tool_format* f, struct span name) {
+	static const char package[] = "functions.";
+	name.size = span_find(name, "[CALL_ID]"); /* the model's own, before the arguments */
 	name = trim_span(name);
+	if (!f->numbered)
+		return name;
+	size_t n = name.size;
+	while (n > 0 && isdigit((unsigned char)name.data[n - 1]))
+		n--;
+	name.size = n > 0 && name.data[n - 1] == ':' ? n - 1 : name.size;
+	return span_starts(name, package) ? span_after(name, sizeof package - 1) : name;
+}
+
+/* The end of the name at the text's beginning: the mark after it, or a character of the arguments. s.size:
+ * it has not come. *mark: that mark's length. */
+static size_t end_of_name(const struct tool_format* f, struct span s, size_t* mark) {
+	size_t n = 0;
+	while (n < s.size && (!s.data[n] || !strchr(f->name_ends, s.data[n])))
+		n++;
+	const size_t marked = f->name_end ? span_find(s, f->name_end) : s.size;
+	*mark = marked < n ? strlen(f->name_end) : 0;
+	return marked < n ? marked : n;
+}
+
+static enum step read_name(struct tool_reader* r) {
+	const struct span s = span_after(held_text(r), r->at);
+	size_t mark;
+	const size_t n = end_of_name(r->format, s, &mark);
+	if (n == s.size)
+		return n > LONGEST_NAME ? STEP_NONE : STEP_WAIT;
+	const struct span name = bare_name(r->format, (struct span){s.data, n});
 	text_clear(&r->name);
 	text_add(&r->name, name.data, name.size);
-	r->at += n + (*end == '{' ? 0 : strlen(end));
-	r->place = CALL_ARGUMENTS;
+	r->at += n + mark;
+	r->place = r->format->writing == WRITTEN_PYTHON ? CALL_PYTHON_KEY : CALL_ARGUMENTS;
 	return step_if(name.size && is_tool(r, r->name.data));
 }
 
+/* What ends a call of the format at the beginning of s, or all of its calls: STEP_ON. STEP_WAIT: s may become
+ * such a mark. */
+static enum step find_end(const struct tool_format* f, struct span s) {
+	enum step step = STEP_NONE;
+	for (int i = -1; i < CALL_ENDS; i++) {
+		const char* const mark = i < 0 ? f->close : f->end[i];
+		if (mark && span_starts(s, mark))
+			return STEP_ON;
+		if (mark && span_may_start(s, mark))
+			step = STEP_WAIT;
+	}
+	return step;
+}
+
 static enum step read_arguments(struct tool_reader* r, char c) {
-	const char* closer = closer_of(r->opener);
+	const struct tool_format* const f = r->format;
 	const struct span s = span_after(held_text(r), r->at);
-	if (closer && s.size < strlen(closer) && memcmp(s.data, closer, s.size) == 0)
-		return STEP_WAIT;
-	if (closer && span_starts(s, closer)) { /* no arguments at all */
+	if (c == '{') {
+		begin_value(r);
+		r->member = MEMBER_ARGUMENTS;
+		r->known = true;
 		announce_call(r);
-		end_call(r);
-		r->place = CALL_AFTER;
+		r->place = CALL_IN_VALUE;
 		return STEP_ON;
 	}
-	if (c != '{')
+	if (f->key && span_starts(s, f->key)) {
+		r->at += strlen(f->key);
+		r->place = CALL_TAG_KEY;
+		return STEP_ON;
+	}
+	const enum step end = find_end(f, s);
+	if (end == STEP_ON) /* no arguments at all */
+		return step_if(finish_call(r));
+	return f->key && span_may_start(s, f->key) ? STEP_WAIT : end;
+}
+
+/* ---- arguments one by one: tags, and Python's ----------------------------------------------------- */
+
+/* The call cannot be read on. */
+static enum step read_broken(struct tool_reader* r) {
+	if (!r->announced)
 		return STEP_NONE;
+	text_put(&r->arguments, "}");
+	end_call(r);
+	r->place = CALL_AFTER;
+	return STEP_OVER;
+}
+
+static enum step end_members(struct tool_reader* r) {
+	text_put(&r->arguments, r->arguments.size ? "}" : "{}");
+	return step_if(finish_call(r));
+}
+
+/* Adds a member's name, and announces the call. */
+static void begin_argument(struct tool_reader* r, struct span key) {
+	text_put(&r->arguments, r->arguments.size ? ", " : "{");
+	text_quote(&r->arguments, key.data, key.size);
+	text_put(&r->arguments, ": ");
 	begin_value(r);
-	r->member = MEMBER_ARGUMENTS;
+	r->searched = 0;
 	r->known = true;
-	announce_call(r);
-	r->place = CALL_IN_VALUE;
+}
+
+/* KEY key_end, and the mark before the value. */
+static enum step read_tag_key(struct tool_reader* r) {
+	const struct tool_format* const f = r->format;
+	const struct span s = span_after(held_text(r), r->at);
+	const size_t n = span_find(s, f->key_end);
+	if (n > LONGEST_NAME)
+		return read_broken(r);
+	if (n == s.size)
+		return STEP_WAIT;
+	struct span rest = span_after(s, n + strlen(f->key_end));
+	if (f->value) {
+		rest = span_after(rest, span_spaces(rest));
+		if (span_may_start(rest, f->value))
+			return STEP_WAIT;
+		if (!span_starts(rest, f->value))
+			return read_broken(r);
+		rest = span_after(rest, strlen(f->value));
+	} else if (f->lines && rest.size == 0)
+		return STEP_WAIT;
+	rest = f->lines && *rest.data == '\n' ? span_after(rest, 1) : rest;
+	const struct span key = trim_span((struct span){s.data, n}), function = find_tool(r, r->name.data);
+	r->types = tag_types(find_member(function, "parameters"), key);
+	begin_argument(r, key);
+	text_put(&r->arguments, r->types == TAG_STRING ? "\"" : "");
+	r->at = r->held.size - rest.size;
+	if (!r->announced)
+		announce_call(r);
+	r->place = CALL_TAG_VALUE;
 	return STEP_ON;
 }
+
+/* Passes n bytes of the value on; over: they are its last. */
+static void add_value(struct tool_reader* r, size_t n, bool over) {
+	const struct span more = {r->held.data + r->at, n};
+	if (r->types == TAG_STRING)
+		tag_escape(&r->arguments, more);
+	else
+		text_add(&r->value, more.data, more.size);
+	r->at += n;
+	if (r->types == TAG_STRING && over)
+		text_put(&r->arguments, "\"");
+	else if (over)
+		tag_value(&r->arguments, (struct span){r->value.data ? r->value.data : "", r->value.size}, r->types);
+	if (r->announced)
+		drop_read(r);
+}
+
+/* A mark ends the value only if a member or an end of the call follows it: a text may contain the mark. */
+static enum step read_tag_value(struct tool_reader* r) {
+	const struct tool_format* const f = r->format;
+	const char* const marks[] = {f->value_end, NULL};
+	const struct span s = span_after(held_text(r), r->at);
+	const size_t mark = strlen(f->value_end);
+	enum step step = STEP_NONE;
+	size_t n = r->searched;
+	for (;; n += mark) {
+		n += span_find(span_after(s, n), f->value_end);
+		if (n == s.size)
+			break;
+		struct span rest = span_after(s, n + mark);
+		rest = span_after(rest, span_spaces(rest));
+		step = span_starts(rest, f->key)      ? STEP_ON
+		       : span_may_start(rest, f->key) ? STEP_WAIT
+		                                      : find_end(f, rest);
+		if (step != STEP_NONE)
+			break;
+	}
+	size_t sure = n < s.size ? n : s.size - span_undecided(s, marks);
+	sure -= f->lines && sure > 0 && s.data[sure - 1] == '\n'; /* it may be the one before the mark */
+	const bool over = n < s.size && step == STEP_ON;
+	add_value(r, sure, over);
+	r->searched = n < s.size ? n - sure : 0;
+	if (!over)
+		return STEP_WAIT;
+	r->at += n - sure + mark;
+	r->place = CALL_TAG_AFTER;
+	return STEP_ON;
+}
+
+static enum step read_tag_after(struct tool_reader* r) {
+	const struct tool_format* const f = r->format;
+	const struct span s = span_after(held_text(r), r->at);
+	if (!span_starts(s, f->key))
+		return find_end(f, s) == STEP_ON ? end_members(r) : STEP_WAIT;
+	r->at += strlen(f->key);
+	r->place = CALL_TAG_KEY;
+	return STEP_ON;
+}
+
+static enum step read_python_key(struct tool_reader* r, char c) {
+	const struct span s = span_after(held_text(r), r->at);
+	if (c == ')') {
+		r->at++;
+		return end_members(r);
+	}
+	size_t n = 0;
+	while (n < s.size && (isalnum((unsigned char)s.data[n]) || s.data[n] == '_' || (s.data[n] & 0x80)))
+		n++;
+	const size_t equals = n + span_spaces(span_after(s, n));
+	if (n > LONGEST_NAME || n == 0 || (equals < s.size && s.data[equals] != '='))
+		return read_broken(r);
+	if (equals == s.size)
+		return STEP_WAIT;
+	begin_argument(r, (struct span){s.data, n});
+	r->json.python = true;
+	r->at += equals + 1;
+	if (!r->announced)
+		announce_call(r);
+	r->place = CALL_PYTHON_VALUE;
+	return STEP_ON;
+}
+
+static enum step read_python_value(struct tool_reader* r) {
+	const struct span s = span_after(held_text(r), r->at);
+	r->at += json_repair_add(&r->json, s.data, s.size, &r->arguments);
+	if (r->announced)
+		drop_read(r);
+	if (r->json.state == REPAIR_DONE)
+		r->place = CALL_PYTHON_AFTER;
+	return STEP_ON;
+}
+
+static enum step read_python_after(struct tool_reader* r, char c) {
+	if (c != ',' && c != ')')
+		return read_broken(r);
+	r->at += c == ',';
+	r->place = CALL_PYTHON_KEY;
+	return STEP_ON;
+}
+
+/* ---- members of an object ------------------------------------------------------------------------- */
 
 static enum step read_key(struct tool_reader* r, char c) {
 	if (c == '}')
@@ -403,13 +643,8 @@ static enum step read_in_key(struct tool_reader* r) {
 }
 
 static enum step read_after_member(struct tool_reader* r, char c) {
-	if (r->opener == list_open || r->opener == function_open) {
-		if (!r->list && r->key.size == 0) { /* the arguments were all of it */
-			end_call(r);
-			r->place = CALL_AFTER;
-			return STEP_ON;
-		}
-	}
+	if (r->format->writing == WRITTEN_NAMED) /* the arguments were all of it */
+		return step_if(finish_call(r));
 	if (c == '}')
 		return step_if(end_object(r));
 	if (c == ',') {
@@ -417,45 +652,75 @@ static enum step read_after_member(struct tool_reader* r, char c) {
 		r->place = CALL_KEY;
 		return STEP_ON;
 	}
-	if (!r->announced)
-		return STEP_NONE;
-	end_call(r); /* the object's own end is missing */
-	r->place = CALL_AFTER;
-	return STEP_ON;
+	return step_if(r->announced && finish_call(r)); /* the object's own end is missing */
+}
+
+/* After the call of a named format: the marks that end it, and another one. */
+static enum step read_after_named(struct tool_reader* r) {
+	const struct tool_format* const f = r->format;
+	const struct span s = span_after(held_text(r), r->at);
+	if (f->close && span_starts(s, f->close)) {
+		r->at += strlen(f->close);
+		return STEP_OVER;
+	}
+	for (int i = 0; i < CALL_ENDS && f->end[i]; i++)
+		if (span_starts(s, f->end[i])) {
+			r->at += strlen(f->end[i]);
+			return STEP_ON;
+		}
+	if (*f->before && span_starts(s, f->before))
+		return begin_named(r);
+	return find_end(f, s) == STEP_WAIT || (*f->before && span_may_start(s, f->before)) ? STEP_WAIT
+	                                                                                   : STEP_OVER;
 }
 
 static enum step read_after(struct tool_reader* r, char c) {
 	const struct span s = span_after(held_text(r), r->at);
-	const char* closer = closer_of(r->opener);
-	const size_t n = closer ? strlen(closer) : 0;
+	const char* closer = r->format->close;
+	if (r->format->writing == WRITTEN_NAMED)
+		return read_after_named(r);
 	if (c == ',' || c == ';' || (c == ']' && r->list) || (c == '}' && is_marked(r))) {
 		r->list = r->list && c != ']';
 		r->at++;
 		return STEP_ON;
 	}
-	if (c == '{' && r->opener != function_open) {
+	if (r->format->writing == WRITTEN_PYTHON && r->list)
+		return begin_named(r);
+	if (c == '{' && r->format->writing == WRITTEN_OBJECT) {
 		begin_call(r, CALL_KEY);
 		r->at++;
 		return STEP_ON;
 	}
 	if (closer && span_starts(s, closer)) {
-		r->at += n;
+		r->at += strlen(closer);
 		return STEP_OVER;
 	}
-	if (closer && s.size < n && memcmp(s.data, closer, s.size) == 0)
-		return STEP_WAIT;
-	return STEP_OVER;
+	return closer && span_may_start(s, closer) ? STEP_WAIT : STEP_OVER;
+}
+
+/* White space after a call belongs to the content, if content follows. */
+static enum step read_after_spaces(struct tool_reader* r, size_t start) {
+	const size_t at = r->at;
+	const enum step step = read_after(r, r->held.data[at]);
+	if (r->at == at && step != STEP_ON)
+		r->at = start;
+	return step;
 }
 
 /* Takes one step in the held text; white space in between is skipped. */
 static enum step read_place(struct tool_reader* r) {
-	const bool inside = r->place == CALL_NAME || r->place == CALL_IN_KEY || r->place == CALL_IN_VALUE;
-	if (!inside)
-		r->at += span_spaces(span_after(held_text(r), r->at));
+	const bool inside = r->place == CALL_NAME || r->place == CALL_IN_KEY || r->place == CALL_IN_VALUE ||
+	                    r->place == CALL_TAG_KEY || r->place == CALL_TAG_VALUE ||
+	                    (r->place == CALL_PYTHON_VALUE && !is_at_value(&r->json));
 	/* the arguments end the call, and nothing has to follow */
-	const bool whole = r->place == CALL_MEMBER && !r->list && r->key.size == 0;
-	if (r->at == r->held.size && !whole)
+	const bool whole = r->place == CALL_MEMBER && r->format->writing == WRITTEN_NAMED;
+	const size_t start = r->at;
+	if (!inside && !whole)
+		r->at += span_spaces(span_after(held_text(r), r->at));
+	if (r->at == r->held.size && !whole) {
+		r->at = start;
 		return STEP_WAIT;
+	}
 	const char c = r->at < r->held.size ? r->held.data[r->at] : '\0';
 	switch (r->place) {
 	case CALL_BEFORE:
@@ -477,8 +742,20 @@ static enum step read_place(struct tool_reader* r) {
 		return read_after_member(r, c);
 	case CALL_ARGUMENTS:
 		return read_arguments(r, c);
+	case CALL_TAG_KEY:
+		return read_tag_key(r);
+	case CALL_TAG_VALUE:
+		return read_tag_value(r);
+	case CALL_TAG_AFTER:
+		return read_tag_after(r);
+	case CALL_PYTHON_KEY:
+		return read_python_key(r, c);
+	case CALL_PYTHON_VALUE:
+		return read_python_value(r);
+	case CALL_PYTHON_AFTER:
+		return read_python_after(r, c);
 	default:
-		return read_after(r, c);
+		return read_after_spaces(r, start);
 	}
 }
 
@@ -495,8 +772,9 @@ static void give_back(struct tool_reader* r) {
 
 static void open_calls(struct tool_reader* r, const char* opener) {
 	r->opener = opener;
+	r->format = *opener ? NULL : &tool_format_bare;
 	r->place = CALL_BEFORE;
-	r->list = opener == functools_open;
+	r->list = false;
 	r->at = 0;
 	r->calls = 0;
 }
@@ -510,7 +788,9 @@ static bool decide_content(struct tool_reader* r) {
 		open_calls(r, "");
 		return true;
 	}
-	const char* const* const marks = r->bound && r->begun ? none : r->tagged ? openers + 2 : openers;
+	const char* const* const marks = r->bound && r->begun ? none
+	                                 : r->tagged          ? tool_openers + LOOSE_OPENERS
+	                                                      : tool_openers;
 	const char* opener;
 	const size_t first = span_first(s, marks, &opener);
 	if (opener && (!r->bound || first == blank)) {
@@ -519,9 +799,9 @@ static bool decide_content(struct tool_reader* r) {
 		open_calls(r, opener);
 		return true;
 	}
-	if (!r->begun && blank == s.size)
-		return false;
 	const size_t n = s.size - span_undecided(s, marks);
+	if (!r->begun && blank >= n)
+		return false;
 	emit_content(r, n);
 	text_drop(&r->held, n);
 	return false;
@@ -548,16 +828,36 @@ static void decide_held(struct tool_reader* r) {
 		call->arguments = r->arguments.data;
 }
 
+/* Completes the arguments of a call that the text's end cut off. */
+static void close_arguments(struct tool_reader* r) {
+	const char* const mark = r->format->value_end;
+	if (r->place == CALL_TAG_VALUE) {
+		struct span rest = span_after(held_text(r), r->at);
+		const size_t end = span_find(rest, mark);
+		const char* const marks[] = {mark, NULL};
+		rest.size = end < rest.size ? end : rest.size - span_undecided(rest, marks);
+		rest.size -= r->format->lines && rest.size > 0 && rest.data[rest.size - 1] == '\n';
+		add_value(r, rest.size, true);
+	}
+	if (r->place == CALL_PYTHON_VALUE || (r->place == CALL_IN_VALUE && r->member == MEMBER_ARGUMENTS))
+		json_repair_close(&r->json, &r->arguments);
+	if (r->place >= CALL_TAG_KEY && r->place <= CALL_PYTHON_AFTER)
+		text_put(&r->arguments, r->arguments.size ? "}" : "{}");
+}
+
 /* The text has ended inside a call. */
 static void end_inside(struct tool_reader* r) {
 	const bool begun = r->place != CALL_BEFORE && r->place != CALL_AFTER;
 	if (begun && !r->announced && r->cut && r->name.size && (r->known || is_marked(r)))
 		announce_call(r);
-	if (r->announced && open_call(r)) {
-		if (r->place == CALL_IN_VALUE && r->member == MEMBER_ARGUMENTS && !r->cut)
-			json_repair_close(&r->json, &r->arguments);
-		end_call(r);
-	} else if (r->place != CALL_AFTER && !r->announced && !(r->cut && r->n > 0)) {
+	const bool judged = begun && !r->announced && !r->cut && r->name.size && r->known && check_of(r);
+	if ((r->announced && open_call(r)) || judged) {
+		if (!r->cut)
+			close_arguments(r);
+		if (finish_call(r))
+			return;
+	}
+	if (r->place != CALL_AFTER && !r->announced && !(r->cut && r->n > 0)) {
 		give_back(r);
 		emit_content(r, r->held.size);
 	}
@@ -571,7 +871,7 @@ void tool_reader_end(struct tool_reader* r) {
 	if (r->opener)
 		end_inside(r);
 	else /* a limit cut off a tag after calls, whose beginning is not part of the text */
-		emit_content(r, r->held.size - (r->cut && r->n > 0 ? span_undecided(held_text(r), openers) : 0));
+		emit_content(r, r->held.size - (r->cut && r->n > 0 ? span_undecided(held_text(r), tool_openers) : 0));
 	text_clear(&r->held);
 	r->failed |= r->content.failed || r->held.failed || r->name.failed || r->key.failed || r->value.failed;
 }
@@ -598,56 +898,4 @@ void tool_reader_close(struct tool_reader* r) {
 void tool_reader_add(struct tool_reader* r, const char* text, size_t size) {
 	text_add(&r->held, text, size);
 	decide_held(r);
-}
-
-/* ---- writing --------------------------------------------------------------------------------- */
-
-static const char channel_open[] = "<|channel|>", channel_call[] = "<|channel|>commentary to=functions.";
-static const char hermes_call[] = "<tool_call>\n{\"name\":", hermes_begin[] = "<tool_call>\n{\"name\": \"";
-/* trigger, some, all, begin, middle, end, close, between, finish, at_beginning */
-const struct tool_syntax tool_syntax_generic = {
-    tag_open, hermes_call, "", hermes_begin, "\", \"arguments\": ", "}", "\n</tool_call>", "\n", "", false};
-static const struct tool_syntax
-    mistral_list =
-        {list_open, list_open, "[TOOL_CALLS][", "{\"name\": \"", "\", \"arguments\": ", "}", "", ", ",
-         "]",       false},
-    functools = {functools_open,
-                 functools_open,
-                 functools_open,
-                 "{\"name\": \"",
-                 "\", \"arguments\": ",
-                 "}",
-                 "",
-                 ", ",
-                 "]",
-                 false},
-    mistral_named = {list_open, list_open, "", list_open, arguments_open, "", "", "", "", false},
-    functionary = {function_open, function_open, "", function_open, ">", "", function_close, "", "", false},
-    llama = {"{", "{\"name\":", "", "{\"name\": \"", "\", \"parameters\": ", "}", "", "; ", "", true},
-    channels = {channel_open, channel_call, "", channel_call, " <|constrain|>json<|message|>",
-                "",           "<|call|>",   "", "",           false};
-
-const struct tool_syntax* tool_syntax_of(const char* chat_template) {
-	if (strstr(chat_template, channel_open))
-		return &channels;
-	if (strstr(chat_template, functools_open))
-		return &functools;
-	if (strstr(chat_template, tag_open))
-		return &tool_syntax_generic;
-	if (strstr(chat_template, list_open))
-		return strstr(chat_template, arguments_open) ? &mistral_named : &mistral_list;
-	if (strstr(chat_template, function_open))
-		return &functionary;
-	return strstr(chat_template, "parameters") ? &llama : NULL;
-}
-
-/* The text up to the arguments, or without a name up to the name. Trailing white space is left to the model,
- * whose own tokens may begin with it. */
-void tool_syntax_begin(const struct tool_syntax* s, const char* name, struct text* out) {
-	if (name)
-		text_print(out, "%s%s%s%s", s->all, s->begin, name, s->middle);
-	else
-		text_put(out, s->some);
-	while (out->size && out->data[out->size - 1] == ' ')
-		out->data[--out->size] = '\0';
 }

@@ -1,6 +1,7 @@
 """Forced calls on the ways in which families of models write them: whatever the model would say, at temperature 1, each call
-parses, names a declared tool and keeps its schema, and the answer ends. Arguments stream in three APIs; beside a form an
-answer is a call or keeps the form; what was thought in earlier turns stays in the prompt."""
+parses, names a declared tool and keeps its schema, and the answer ends. Calls that the model writes by itself are read in
+every family's format, and those of strict tools keep their schema. Arguments stream in three APIs; beside a form an answer is
+a call or keeps the form; what was thought in earlier turns stays in the prompt."""
 import json, os, sys, tempfile
 
 from service import FULL, MODEL, Server
@@ -22,6 +23,13 @@ TEMPLATES = {
     "functionary": "{% if tools %}{{ tools | tojson }}{% endif %}" + BODY.replace("%s", "<function={{ c.function.name }}>" + ARGS + "</function>"),
     "FireFunction": "Tools: {{ functions }}" + BODY.replace("%s", ' functools[{"name": "{{ c.function.name }}", "arguments": ' + ARGS + "}]"),
     "gpt-oss": "{% if tools %}{{ tools | tojson }}{% endif %}" + BODY.replace("m.reasoning_content", "m.thinking").replace("%s", "<|channel|>commentary to=functions.{{ c.function.name }} <|constrain|>json<|message|>" + ARGS + "<|call|>"),
+    "Kimi K2": "{% if tools %}{{ tools | tojson }}{% endif %}" + BODY.replace("%s", "<|tool_calls_section_begin|><|tool_call_begin|>functions.{{ c.function.name }}:0<|tool_call_argument_begin|>" + ARGS + "<|tool_call_end|><|tool_calls_section_end|>"),
+    "DeepSeek V3": "{% if tools %}{{ tools | tojson }}{% endif %}" + BODY.replace("%s", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>{{ c.function.name }}\n```json\n" + ARGS + "\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"),
+    "DeepSeek V3.1": "{% if tools %}{{ tools | tojson }}{% endif %}" + BODY.replace("%s", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{{ c.function.name }}<｜tool▁sep｜>" + ARGS + "<｜tool▁call▁end｜><｜tool▁calls▁end｜>"),
+    "Command R7B": "{% if tools %}{{ tools | tojson }}{% endif %}" + BODY.replace("%s", '<|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "{{ c.function.name }}", "parameters": ' + ARGS + "}\n]<|END_ACTION|>"),
+    "Granite 3": "{% if tools %}{{ tools | tojson }}{% endif %}" + BODY.replace("%s", '<|tool_call|>[{"name": "{{ c.function.name }}", "arguments": ' + ARGS + "}]"),
+    "Qwen3-Coder": "{% if tools %}{{ tools | tojson }}{% endif %}" + BODY.replace("%s", "<tool_call>\n<function={{ c.function.name }}>\n{% for k, v in c.function.arguments | items %}<parameter={{ k }}>\n{{ v }}\n</parameter>\n{% endfor %}</function>\n</tool_call>"),
+    "MiniMax M2": "{% if tools %}{{ tools | tojson }}{% endif %}" + BODY.replace("%s", '<minimax:tool_call>\n<invoke name="{{ c.function.name }}">\n{% for k, v in c.function.arguments | items %}<parameter name="{{ k }}">{{ v }}</parameter>\n{% endfor %}</invoke>\n</minimax:tool_call>'),
     "reads descriptions": "{% for t in tools or [] %}{{ t.function.name + ': ' + t.function.description }}{% for n, p in t.function.parameters.properties.items() %}"
                           "{{ n + ': ' + p.description }}{% endfor %}{% endfor %}" + BODY.replace("%s", '<tool_call>\n{"name": "{{ c.function.name }}", "arguments": ' + ARGS + "}\n</tool_call>"),
     "Gemma": "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
@@ -82,12 +90,50 @@ def formed(s):
             got = said["message"].get("tool_calls") or []
             if got:
                 whole = got[:-1] if said["finish_reason"] == "length" else got
-                assert all(keeps(**c["function"]) for c in whole) and not said["message"]["content"], said
+                # a limit may cut a mark within a character of several bytes; in real vocabularies such a mark is one token
+                content = said["message"]["content"] or ""
+                assert all(keeps(**c["function"]) for c in whole) and (not content or content[-1] == "\ufffd"), said
             elif said["finish_reason"] != "length":
                 value = json.loads(said["message"]["content"])
                 assert set(value) == {"name", "n"}, said
         said = chat(s, response_format=form, tools=tools, tool_choice="required")
         assert said["message"]["tool_calls"], said
+
+
+# a call of get_weather as each family writes it, with %s for the city's characters
+WRITTEN = (
+    '<tool_call>\n{"name": "get_weather", "arguments": {"city": "%s", "unit": "C"}}\n</tool_call>',
+    '```json\n{"name": "get_weather", "arguments": {"unit": "C", "city": "%s"}}\n```',
+    '{"name": "get_weather", "parameters": {"city": "%s", "unit": "C"}}',
+    "<tool_call>\n<function=get_weather>\n<parameter=city>\n%s\n</parameter>\n<parameter=unit>\nC\n</parameter>\n</function>\n</tool_call>",
+    "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>%s</arg_value>\n<arg_key>unit</arg_key>\n<arg_value>C</arg_value>\n</tool_call>",
+    '<minimax:tool_call>\n<invoke name="get_weather">\n<parameter name="city">%s</parameter>\n<parameter name="unit">C</parameter>\n</invoke>\n</minimax:tool_call>',
+    '<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "%s", "unit": "C"}<|tool_call_end|><|tool_calls_section_end|>',
+    '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{"city": "%s", "unit": "C"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
+    '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "%s", "unit": "C"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
+    '<|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "get_weather", "parameters": {"city": "%s", "unit": "C"}}\n]<|END_ACTION|>',
+    '<|tool_call|>[{"name": "get_weather", "arguments": {"city": "%s", "unit": "C"}}]',
+    "<|tool_call_start|>[get_weather(city='%s', unit='C')]<|tool_call_end|>",
+)
+
+
+def free(s):
+    """A call that the model writes by itself, whole and in a stream. The choice of one text makes any model write it."""
+    for strict in (False, True):
+        tools = [{"type": "function", "function": {**t["function"], "strict": strict}} for t in TOOLS]
+        for text in WRITTEN:
+            for city, fits in (("Paris", True), ("Llanfairpwllgwyngyll", not strict)):
+                fields = dict(messages=ASK, tools=tools, guided_choice=[text % city], max_tokens=300)
+                said = chat(s, **fields)["message"]
+                deltas = [choice["delta"] for chunk in s.stream(None, path="/v1/chat/completions", **fields) for choice in chunk["choices"]]
+                content = "".join(d.get("content") or "" for d in deltas)
+                pieces = [c["function"] for d in deltas for c in d.get("tool_calls", [])]
+                if fits:
+                    got = said["tool_calls"][0]["function"]
+                    assert got["name"] == "get_weather" and json.loads(got["arguments"]) == {"city": city, "unit": "C"} and not said["content"], said
+                    assert pieces[0]["name"] == "get_weather" and "".join(p["arguments"] for p in pieces) == got["arguments"] and not content, deltas
+                else:
+                    assert said["content"] == content == text % city and not pieces and "tool_calls" not in said, (said, deltas)
 
 
 def streamed(s):
@@ -175,7 +221,7 @@ with tempfile.TemporaryDirectory() as folder:
         with open(path, "w") as out:
             out.write(text)
         with Server("--chat-template", path) as server:
-            checks = [forced, cut, formed, streamed, undescribed] + ([three_apis, thoughts, free_text] if name == "Qwen3" else [thoughts] if name == "gpt-oss" else [])
+            checks = [forced, cut, formed, streamed, undescribed] + ([three_apis, thoughts, free_text, free] if name == "Qwen3" else [three_apis] if name in ("Kimi K2", "DeepSeek V3") else [thoughts] if name == "gpt-oss" else [])
             for check in checks:
                 if name == "gpt-oss" and check is formed:
                     continue  # what is said in which channel is the model's to say: the form alone binds
