@@ -9,71 +9,7 @@
 #include "core/files/grow.h"
 #include "kernels/synth_value.h"
 #include "streams/json_text.h"
-#include "streams/service/tool_tags.h"
-
-/* ---- text --------------------------------------------------------------------------------- */
-
-size_t span_spaces(struct span s) {
-	size_t n = 0;
-	while (n < s.size && isspace((unsigned char)s.data[n]))
-		n++;
-	return n;
-}
-
-size_t span_trimmed(struct span s) {
-	while (s.size && isspace((unsigned char)s.data[s.size - 1]))
-		s.size--;
-	return s.size;
-}
-
-struct span span_after(struct span s, size_t n) {
-	return (struct span){s.data + n, s.size - n};
-}
-
-static struct span trim_span(struct span s) {
-	s = span_after(s, span_spaces(s));
-	return (struct span){s.data, span_trimmed(s)};
-}
-
-bool span_may_start(struct span s, const char* with) {
-	return s.size < strlen(with) && memcmp(s.data, with, s.size) == 0;
-}
-
-bool span_starts(struct span s, const char* with) {
-	const size_t n = strlen(with);
-	return s.size >= n && memcmp(s.data, with, n) == 0;
-}
-
-size_t span_find(struct span s, const char* what) {
-	const char* at = s.size ? memmem(s.data, s.size, what, strlen(what)) : NULL;
-	return at ? (size_t)(at - s.data) : s.size;
-}
-
-size_t span_first(struct span s, const char* const* marks, const char** which) {
-	size_t first = s.size;
-	*which = NULL;
-	for (int i = 0; marks[i]; i++) {
-		const size_t at = span_find(s, marks[i]);
-		if (at < first) {
-			first = at;
-			*which = marks[i];
-		}
-	}
-	return first;
-}
-
-size_t span_undecided(struct span s, const char* const* marks) {
-	enum { LONGEST = 32 };
-	for (size_t n = s.size < LONGEST ? s.size : LONGEST; n > 0; n--)
-		for (int i = 0; marks[i]; i++)
-			if (n < strlen(marks[i]) && memcmp(s.data + s.size - n, marks[i], n) == 0)
-				return n;
-	return 0;
-}
-
-static struct span held_text(const struct tool_reader* r) {
-	return (struct span){r->held.data, r->held.size};
-}
+#include "streams/service/tool_reader.h"
 
 /* The held text up to n is content. White space alone is dropped before the first words and after a call. */
 static void emit_content(struct tool_reader* r, size_t n) {
@@ -86,29 +22,26 @@ static void emit_content(struct tool_reader* r, size_t n) {
 
 /* ---- calls -------------------------------------------------------------------------------- */
 
-/* The members of a call's object. */
-enum { MEMBER_OTHER, MEMBER_NAME, MEMBER_ARGUMENTS, MEMBER_FUNCTION };
-
-static char* string_of(struct span value) { /* of a JSON string; NULL: it is none */
+char* call_string_of(struct span value) { /* of a JSON string; NULL: it is none */
 	cJSON* json = value.data ? cJSON_ParseWithLength(value.data, value.size) : NULL;
 	char* text = cJSON_IsString(json) ? strdup(json->valuestring) : NULL;
 	cJSON_Delete(json);
 	return text;
 }
 
-static struct span find_member(struct span object, const char* name) {
+struct span call_find_member(struct span object, const char* name) {
 	struct span value = {NULL, 0};
 	value.data = json_member(object.data, object.size, name, &value.size);
 	return value;
 }
 
 /* The function of that name; its data is NULL where there is none. */
-static struct span find_tool(const struct tool_reader* r, const char* name) {
+struct span call_find_tool(const struct tool_reader* r, const char* name) {
 	struct json_item item = {0};
 	while (r->tools && json_next(r->tools, strlen(r->tools), &item)) {
-		const struct span tool = {item.value, item.value_size}, inner = find_member(tool, "function");
+		const struct span tool = {item.value, item.value_size}, inner = call_find_member(tool, "function");
 		const struct span function = inner.data ? inner : tool;
-		char* known = string_of(find_member(function, "name"));
+		char* known = call_string_of(call_find_member(function, "name"));
 		const bool found = known && strcmp(known, name) == 0;
 		free(known);
 		if (found)
@@ -117,7 +50,9 @@ static struct span find_tool(const struct tool_reader* r, const char* name) {
 	return (struct span){NULL, 0};
 }
 
-static bool is_tool(const struct tool_reader* r, const char* name) { return find_tool(r, name).data != NULL; }
+bool call_is_tool(const struct tool_reader* r, const char* name) {
+	return call_find_tool(r, name).data != NULL;
+}
 
 /* NULL: a grammar has bound the call at hand, or it is not bound. */
 static const struct tool_check* check_of(const struct tool_reader* r) {
@@ -139,7 +74,7 @@ static struct tool_call* open_call(struct tool_reader* r) {
 }
 
 /* Drops bytes of `held` that were read as part of the call. */
-static void drop_read(struct tool_reader* r) {
+void call_drop_read(struct tool_reader* r) {
 	text_drop(&r->held, r->at);
 	r->at = 0;
 }
@@ -148,7 +83,7 @@ static void drop_read(struct tool_reader* r) {
 static void announce_now(struct tool_reader* r) {
 	r->announced = true;
 	r->calls++;
-	drop_read(r);
+	call_drop_read(r);
 	if (r->one && r->n > 0)
 		return;
 	char* name = strndup(r->name.data, r->name.size);
@@ -163,13 +98,13 @@ static void announce_now(struct tool_reader* r) {
 }
 
 /* The same, unless the whole call has to be judged first. */
-static void announce_call(struct tool_reader* r) {
+void call_announce(struct tool_reader* r) {
 	if (!check_of(r))
 		announce_now(r);
 }
 
 /* Ends the arguments of the present call, which may have none. */
-static void end_call(struct tool_reader* r) {
+void call_end(struct tool_reader* r) {
 	struct tool_call* call = open_call(r);
 	r->failed |= r->arguments.failed || r->json.held.failed;
 	if (call && r->announced) {
@@ -184,21 +119,21 @@ static void end_call(struct tool_reader* r) {
 }
 
 /* The call at hand is complete. False: it is not a call after all. */
-static bool finish_call(struct tool_reader* r) {
+bool call_finish(struct tool_reader* r) {
 	const struct tool_check* const check = r->announced ? NULL : check_of(r);
 	if (check && !(r->arguments.size ? tool_check_fits(check, r->arguments.data, r->arguments.size)
 	                                 : tool_check_fits(check, "{}", 2)))
 		return false;
 	if (!r->announced)
 		announce_now(r);
-	end_call(r);
+	call_end(r);
 	r->place = CALL_AFTER;
 	return true;
 }
 
-static void begin_call(struct tool_reader* r, enum call_place place) {
+void call_begin(struct tool_reader* r, enum call_place place) {
 	if (r->calls)
-		drop_read(r);
+		call_drop_read(r);
 	text_clear(&r->name);
 	text_clear(&r->key);
 	text_clear(&r->value);
@@ -208,142 +143,17 @@ static void begin_call(struct tool_reader* r, enum call_place place) {
 	r->place = place;
 }
 
-static void begin_value(struct tool_reader* r) {
+void call_begin_value(struct tool_reader* r) {
 	json_repair_free(&r->json);
 	r->json = (struct json_repair){.state = REPAIR_VALUE};
 	text_clear(&r->value);
 }
 
-/* True when arguments are required: without a mark, an object with a tool's name is not yet a call. */
-static bool is_marked(const struct tool_reader* r) { return !r->format->loose; }
-
-/* ---- members of a call's object ------------------------------------------------------------- */
-
-static int member_of(const struct text* key) {
-	static const char* const names[] = {"\"arguments\"", "\"parameters\"", "\"name\"", "\"tool_name\"",
-	                                    "\"function\""};
-	static const int members[] = {MEMBER_ARGUMENTS, MEMBER_ARGUMENTS, MEMBER_NAME, MEMBER_NAME,
-	                              MEMBER_FUNCTION};
-	for (int i = 0; i < 5; i++)
-		if (key->data && strcmp(key->data, names[i]) == 0)
-			return members[i];
-	return MEMBER_OTHER;
-}
-
-static bool end_key(struct tool_reader* r) {
-	r->member = member_of(&r->key);
-	r->place = CALL_VALUE;
-	return is_marked(r) || r->member != MEMBER_OTHER || strcmp(r->key.data, "\"type\"") == 0 ||
-	       strcmp(r->key.data, "\"id\"") == 0;
-}
-
-static bool take_name(struct tool_reader* r) {
-	char* name = string_of((struct span){r->value.data, r->value.size});
-	const bool good = name && *name && is_tool(r, name);
-	text_clear(&r->name);
-	text_put(&r->name, name ? name : "");
-	free(name);
-	if (good && r->known && !r->announced) /* its arguments stood before it */
-		announce_call(r);
-	return good;
-}
-
-/* Reads arguments that are no object: a string that holds one, or nothing. */
-static bool take_other_arguments(struct tool_reader* r) {
-	char* text = string_of((struct span){r->value.data, r->value.size});
-	const struct span inside = text ? trim_span((struct span){text, strlen(text)}) : (struct span){"", 0};
-	const bool none = strcmp(r->value.data, "null") == 0 || (text && !inside.size);
-	bool good = none;
-	if (!none && inside.size && *inside.data == '{') {
-		struct json_repair json = {.state = REPAIR_VALUE};
-		json_repair_add(&json, inside.data, inside.size, &r->arguments);
-		if (json.state != REPAIR_DONE)
-			json_repair_close(&json, &r->arguments);
-		json_repair_free(&json);
-		good = true;
-	} else if (none)
-		text_put(&r->arguments, "{}");
-	free(text);
-	if (good && r->name.size && !r->announced)
-		announce_call(r);
-	return good;
-}
-
-/* A value is complete. False: it is not a call. */
-static bool end_value(struct tool_reader* r) {
-	r->place = CALL_MEMBER;
-	if (r->member == MEMBER_NAME)
-		return take_name(r);
-	return r->member != MEMBER_ARGUMENTS || r->value.size == 0 || take_other_arguments(r);
-}
-
-/* The value of a member begins with c. */
-static bool begin_member(struct tool_reader* r, char c) {
-	begin_value(r);
-	if (r->member == MEMBER_FUNCTION && c == '{') {
-		r->depth++;
-		r->at++;
-		r->place = CALL_KEY;
-		return true;
-	}
-	r->member = r->member == MEMBER_FUNCTION ? MEMBER_NAME : r->member;
-	r->place = CALL_IN_VALUE;
-	if (r->member == MEMBER_ARGUMENTS) {
-		if (r->known)
-			return false; /* a second time */
-		r->known = true;
-		text_clear(&r->arguments);
-		if (r->name.size && c == '{')
-			announce_call(r);
-		return c == '{' || c == '"' || c == 'n' || c == 'N';
-	}
-	return r->member != MEMBER_NAME || c == '"';
-}
-
-static bool is_at_value(const struct json_repair* json) {
-	return json->state == REPAIR_VALUE && json->depth == 0;
-}
-
-static bool is_object(const struct tool_reader* r) {
-	return r->member == MEMBER_ARGUMENTS && (r->json.depth > 0 || r->arguments.size > 0) &&
-	       r->value.size == 0;
-}
-
-/* More of a value. */
-static bool take_value(struct tool_reader* r) {
-	const struct span more = span_after(held_text(r), r->at);
-	const bool arguments = r->member == MEMBER_ARGUMENTS &&
-	                       (is_object(r) || (is_at_value(&r->json) && more.size && *more.data == '{'));
-	r->at += json_repair_add(&r->json, more.data, more.size, arguments ? &r->arguments : &r->value);
-	if (r->announced)
-		drop_read(r);
-	if (r->member == MEMBER_OTHER)
-		text_clear(&r->value);
-	return r->json.state != REPAIR_DONE || end_value(r);
-}
-
-/* An object's end. False: it is no call. */
-static bool end_object(struct tool_reader* r) {
-	r->at++;
-	if (r->depth-- > 0) {
-		r->place = CALL_MEMBER;
-		return true;
-	}
-	return (r->announced || (r->name.size && (r->known || is_marked(r)))) && finish_call(r);
-}
-
 /* ---- places ---------------------------------------------------------------------------------- */
-
-/* The result of reading at a place: continue, wait for more bytes, not a call, or no more calls after this
- * opener. */
-enum step { STEP_ON, STEP_WAIT, STEP_NONE, STEP_OVER };
-enum { LONGEST_NAME = 256 };
-
-static enum step step_if(bool good) { return good ? STEP_ON : STEP_NONE; }
 
 /* The format of the text after the opener: the first row of it that fits. */
 static enum step find_format(struct tool_reader* r, char c) {
-	const struct span s = span_after(held_text(r), r->at);
+	const struct span s = span_after(call_held(r), r->at);
 	const bool object = c == '{' || c == '[';
 	for (const struct tool_format* f = tool_formats; f->open; f++) {
 		if (strcmp(f->open, r->opener) != 0)
@@ -363,7 +173,7 @@ static enum step find_format(struct tool_reader* r, char c) {
 
 /* Begins the call whose name the text after r->at begins with. */
 static enum step begin_named(struct tool_reader* r) {
-	begin_call(r, CALL_NAME);
+	call_begin(r, CALL_NAME);
 	r->at += strlen(r->format->before);
 	return STEP_ON;
 }
@@ -382,7 +192,7 @@ static enum step read_before(struct tool_reader* r, char c) {
 		return begin_named(r);
 	if (c != '{')
 		return STEP_NONE;
-	begin_call(r, CALL_KEY);
+	call_begin(r, CALL_KEY);
 	r->at++;
 	return STEP_ON;
 }
@@ -391,7 +201,7 @@ static enum step read_before(struct tool_reader* r, char c) {
 static struct span bare_name(const struct tool_format* f, struct span name) {
 	static const char package[] = "functions.";
 	name.size = span_find(name, "[CALL_ID]"); /* the model's own, before the arguments */
-	name = trim_span(name);
+	name = span_trim(name);
 	if (!f->numbered)
 		return name;
 	size_t n = name.size;
@@ -413,7 +223,7 @@ static size_t end_of_name(const struct tool_format* f, struct span s, size_t* ma
 }
 
 static enum step read_name(struct tool_reader* r) {
-	const struct span s = span_after(held_text(r), r->at);
+	const struct span s = span_after(call_held(r), r->at);
 	size_t mark;
 	const size_t n = end_of_name(r->format, s, &mark);
 	if (n == s.size)
@@ -423,12 +233,12 @@ static enum step read_name(struct tool_reader* r) {
 	text_add(&r->name, name.data, name.size);
 	r->at += n + mark;
 	r->place = r->format->writing == WRITTEN_PYTHON ? CALL_PYTHON_KEY : CALL_ARGUMENTS;
-	return step_if(name.size && is_tool(r, r->name.data));
+	return step_if(name.size && call_is_tool(r, r->name.data));
 }
 
 /* What ends a call of the format at the beginning of s, or all of its calls: STEP_ON. STEP_WAIT: s may become
  * such a mark. */
-static enum step find_end(const struct tool_format* f, struct span s) {
+enum step call_find_end(const struct tool_format* f, struct span s) {
 	enum step step = STEP_NONE;
 	for (int i = -1; i < CALL_ENDS; i++) {
 		const char* const mark = i < 0 ? f->close : f->end[i];
@@ -442,12 +252,12 @@ static enum step find_end(const struct tool_format* f, struct span s) {
 
 static enum step read_arguments(struct tool_reader* r, char c) {
 	const struct tool_format* const f = r->format;
-	const struct span s = span_after(held_text(r), r->at);
+	const struct span s = span_after(call_held(r), r->at);
 	if (c == '{') {
-		begin_value(r);
+		call_begin_value(r);
 		r->member = MEMBER_ARGUMENTS;
 		r->known = true;
-		announce_call(r);
+		call_announce(r);
 		r->place = CALL_IN_VALUE;
 		return STEP_ON;
 	}
@@ -456,209 +266,16 @@ static enum step read_arguments(struct tool_reader* r, char c) {
 		r->place = CALL_TAG_KEY;
 		return STEP_ON;
 	}
-	const enum step end = find_end(f, s);
+	const enum step end = call_find_end(f, s);
 	if (end == STEP_ON) /* no arguments at all */
-		return step_if(finish_call(r));
+		return step_if(call_finish(r));
 	return f->key && span_may_start(s, f->key) ? STEP_WAIT : end;
-}
-
-/* ---- arguments one by one: tags, and Python's ----------------------------------------------------- */
-
-/* The call cannot be read on. */
-static enum step read_broken(struct tool_reader* r) {
-	if (!r->announced)
-		return STEP_NONE;
-	text_put(&r->arguments, "}");
-	end_call(r);
-	r->place = CALL_AFTER;
-	return STEP_OVER;
-}
-
-static enum step end_members(struct tool_reader* r) {
-	text_put(&r->arguments, r->arguments.size ? "}" : "{}");
-	return step_if(finish_call(r));
-}
-
-/* Adds a member's name, and announces the call. */
-static void begin_argument(struct tool_reader* r, struct span key) {
-	text_put(&r->arguments, r->arguments.size ? ", " : "{");
-	text_quote(&r->arguments, key.data, key.size);
-	text_put(&r->arguments, ": ");
-	begin_value(r);
-	r->searched = 0;
-	r->known = true;
-}
-
-/* KEY key_end, and the mark before the value. */
-static enum step read_tag_key(struct tool_reader* r) {
-	const struct tool_format* const f = r->format;
-	const struct span s = span_after(held_text(r), r->at);
-	const size_t n = span_find(s, f->key_end);
-	if (n > LONGEST_NAME)
-		return read_broken(r);
-	if (n == s.size)
-		return STEP_WAIT;
-	struct span rest = span_after(s, n + strlen(f->key_end));
-	if (f->value) {
-		rest = span_after(rest, span_spaces(rest));
-		if (span_may_start(rest, f->value))
-			return STEP_WAIT;
-		if (!span_starts(rest, f->value))
-			return read_broken(r);
-		rest = span_after(rest, strlen(f->value));
-	} else if (f->lines && rest.size == 0)
-		return STEP_WAIT;
-	rest = f->lines && *rest.data == '\n' ? span_after(rest, 1) : rest;
-	const struct span key = trim_span((struct span){s.data, n}), function = find_tool(r, r->name.data);
-	r->types = tag_types(find_member(function, "parameters"), key);
-	begin_argument(r, key);
-	text_put(&r->arguments, r->types == TAG_STRING ? "\"" : "");
-	r->at = r->held.size - rest.size;
-	if (!r->announced)
-		announce_call(r);
-	r->place = CALL_TAG_VALUE;
-	return STEP_ON;
-}
-
-/* Passes n bytes of the value on; over: they are its last. */
-static void add_value(struct tool_reader* r, size_t n, bool over) {
-	const struct span more = {r->held.data + r->at, n};
-	if (r->types == TAG_STRING)
-		tag_escape(&r->arguments, more);
-	else
-		text_add(&r->value, more.data, more.size);
-	r->at += n;
-	if (r->types == TAG_STRING && over)
-		text_put(&r->arguments, "\"");
-	else if (over)
-		tag_value(&r->arguments, (struct span){r->value.data ? r->value.data : "", r->value.size}, r->types);
-	if (r->announced)
-		drop_read(r);
-}
-
-/* A mark ends the value only if a member or an end of the call follows it: a text may contain the mark. */
-static enum step read_tag_value(struct tool_reader* r) {
-	const struct tool_format* const f = r->format;
-	const char* const marks[] = {f->value_end, NULL};
-	const struct span s = span_after(held_text(r), r->at);
-	const size_t mark = strlen(f->value_end);
-	enum step step = STEP_NONE;
-	size_t n = r->searched;
-	for (;; n += mark) {
-		n += span_find(span_after(s, n), f->value_end);
-		if (n == s.size)
-			break;
-		struct span rest = span_after(s, n + mark);
-		rest = span_after(rest, span_spaces(rest));
-		step = span_starts(rest, f->key)      ? STEP_ON
-		       : span_may_start(rest, f->key) ? STEP_WAIT
-		                                      : find_end(f, rest);
-		if (step != STEP_NONE)
-			break;
-	}
-	size_t sure = n < s.size ? n : s.size - span_undecided(s, marks);
-	sure -= f->lines && sure > 0 && s.data[sure - 1] == '\n'; /* it may be the one before the mark */
-	const bool over = n < s.size && step == STEP_ON;
-	add_value(r, sure, over);
-	r->searched = n < s.size ? n - sure : 0;
-	if (!over)
-		return STEP_WAIT;
-	r->at += n - sure + mark;
-	r->place = CALL_TAG_AFTER;
-	return STEP_ON;
-}
-
-static enum step read_tag_after(struct tool_reader* r) {
-	const struct tool_format* const f = r->format;
-	const struct span s = span_after(held_text(r), r->at);
-	if (!span_starts(s, f->key))
-		return find_end(f, s) == STEP_ON ? end_members(r) : STEP_WAIT;
-	r->at += strlen(f->key);
-	r->place = CALL_TAG_KEY;
-	return STEP_ON;
-}
-
-static enum step read_python_key(struct tool_reader* r, char c) {
-	const struct span s = span_after(held_text(r), r->at);
-	if (c == ')') {
-		r->at++;
-		return end_members(r);
-	}
-	size_t n = 0;
-	while (n < s.size && (isalnum((unsigned char)s.data[n]) || s.data[n] == '_' || (s.data[n] & 0x80)))
-		n++;
-	const size_t equals = n + span_spaces(span_after(s, n));
-	if (n > LONGEST_NAME || n == 0 || (equals < s.size && s.data[equals] != '='))
-		return read_broken(r);
-	if (equals == s.size)
-		return STEP_WAIT;
-	begin_argument(r, (struct span){s.data, n});
-	r->json.python = true;
-	r->at += equals + 1;
-	if (!r->announced)
-		announce_call(r);
-	r->place = CALL_PYTHON_VALUE;
-	return STEP_ON;
-}
-
-static enum step read_python_value(struct tool_reader* r) {
-	const struct span s = span_after(held_text(r), r->at);
-	r->at += json_repair_add(&r->json, s.data, s.size, &r->arguments);
-	if (r->announced)
-		drop_read(r);
-	if (r->json.state == REPAIR_DONE)
-		r->place = CALL_PYTHON_AFTER;
-	return STEP_ON;
-}
-
-static enum step read_python_after(struct tool_reader* r, char c) {
-	if (c != ',' && c != ')')
-		return read_broken(r);
-	r->at += c == ',';
-	r->place = CALL_PYTHON_KEY;
-	return STEP_ON;
-}
-
-/* ---- members of an object ------------------------------------------------------------------------- */
-
-static enum step read_key(struct tool_reader* r, char c) {
-	if (c == '}')
-		return step_if(end_object(r));
-	if (c == ',') {
-		r->at++;
-		return STEP_ON;
-	}
-	if (c != '"')
-		return STEP_NONE;
-	begin_value(r);
-	text_clear(&r->key);
-	r->place = CALL_IN_KEY;
-	return STEP_ON;
-}
-
-static enum step read_in_key(struct tool_reader* r) {
-	const struct span s = span_after(held_text(r), r->at);
-	r->at += json_repair_add(&r->json, s.data, s.size, &r->key);
-	return r->json.state == REPAIR_DONE ? step_if(end_key(r)) : STEP_ON;
-}
-
-static enum step read_after_member(struct tool_reader* r, char c) {
-	if (r->format->writing == WRITTEN_NAMED) /* the arguments were all of it */
-		return step_if(finish_call(r));
-	if (c == '}')
-		return step_if(end_object(r));
-	if (c == ',') {
-		r->at++;
-		r->place = CALL_KEY;
-		return STEP_ON;
-	}
-	return step_if(r->announced && finish_call(r)); /* the object's own end is missing */
 }
 
 /* After the call of a named format: the marks that end it, and another one. */
 static enum step read_after_named(struct tool_reader* r) {
 	const struct tool_format* const f = r->format;
-	const struct span s = span_after(held_text(r), r->at);
+	const struct span s = span_after(call_held(r), r->at);
 	if (f->close && span_starts(s, f->close)) {
 		r->at += strlen(f->close);
 		return STEP_OVER;
@@ -670,16 +287,16 @@ static enum step read_after_named(struct tool_reader* r) {
 		}
 	if (*f->before && span_starts(s, f->before))
 		return begin_named(r);
-	return find_end(f, s) == STEP_WAIT || (*f->before && span_may_start(s, f->before)) ? STEP_WAIT
-	                                                                                   : STEP_OVER;
+	return call_find_end(f, s) == STEP_WAIT || (*f->before && span_may_start(s, f->before)) ? STEP_WAIT
+	                                                                                        : STEP_OVER;
 }
 
 static enum step read_after(struct tool_reader* r, char c) {
-	const struct span s = span_after(held_text(r), r->at);
+	const struct span s = span_after(call_held(r), r->at);
 	const char* closer = r->format->close;
 	if (r->format->writing == WRITTEN_NAMED)
 		return read_after_named(r);
-	if (c == ',' || c == ';' || (c == ']' && r->list) || (c == '}' && is_marked(r))) {
+	if (c == ',' || c == ';' || (c == ']' && r->list) || (c == '}' && call_is_marked(r))) {
 		r->list = r->list && c != ']';
 		r->at++;
 		return STEP_ON;
@@ -687,7 +304,7 @@ static enum step read_after(struct tool_reader* r, char c) {
 	if (r->format->writing == WRITTEN_PYTHON && r->list)
 		return begin_named(r);
 	if (c == '{' && r->format->writing == WRITTEN_OBJECT) {
-		begin_call(r, CALL_KEY);
+		call_begin(r, CALL_KEY);
 		r->at++;
 		return STEP_ON;
 	}
@@ -711,12 +328,12 @@ static enum step read_after_spaces(struct tool_reader* r, size_t start) {
 static enum step read_place(struct tool_reader* r) {
 	const bool inside = r->place == CALL_NAME || r->place == CALL_IN_KEY || r->place == CALL_IN_VALUE ||
 	                    r->place == CALL_TAG_KEY || r->place == CALL_TAG_VALUE ||
-	                    (r->place == CALL_PYTHON_VALUE && !is_at_value(&r->json));
+	                    (r->place == CALL_PYTHON_VALUE && !call_is_at_value(&r->json));
 	/* the arguments end the call, and nothing has to follow */
 	const bool whole = r->place == CALL_MEMBER && r->format->writing == WRITTEN_NAMED;
 	const size_t start = r->at;
 	if (!inside && !whole)
-		r->at += span_spaces(span_after(held_text(r), r->at));
+		r->at += span_spaces(span_after(call_held(r), r->at));
 	if (r->at == r->held.size && !whole) {
 		r->at = start;
 		return STEP_WAIT;
@@ -728,32 +345,32 @@ static enum step read_place(struct tool_reader* r) {
 	case CALL_NAME:
 		return read_name(r);
 	case CALL_KEY:
-		return read_key(r, c);
+		return call_read_key(r, c);
 	case CALL_IN_KEY:
-		return read_in_key(r);
+		return call_read_in_key(r);
 	case CALL_VALUE:
 		if (c != ':')
-			return step_if(begin_member(r, c));
+			return step_if(call_begin_member(r, c));
 		r->at++;
 		return STEP_ON;
 	case CALL_IN_VALUE:
-		return step_if(take_value(r));
+		return step_if(call_take_value(r));
 	case CALL_MEMBER:
-		return read_after_member(r, c);
+		return call_read_after_member(r, c);
 	case CALL_ARGUMENTS:
 		return read_arguments(r, c);
 	case CALL_TAG_KEY:
-		return read_tag_key(r);
+		return call_read_tag_key(r);
 	case CALL_TAG_VALUE:
-		return read_tag_value(r);
+		return call_read_tag_value(r);
 	case CALL_TAG_AFTER:
-		return read_tag_after(r);
+		return call_read_tag_after(r);
 	case CALL_PYTHON_KEY:
-		return read_python_key(r, c);
+		return call_read_python_key(r, c);
 	case CALL_PYTHON_VALUE:
-		return read_python_value(r);
+		return call_read_python_value(r);
 	case CALL_PYTHON_AFTER:
-		return read_python_after(r, c);
+		return call_read_python_after(r, c);
 	default:
 		return read_after_spaces(r, start);
 	}
@@ -782,7 +399,7 @@ static void open_calls(struct tool_reader* r, const char* opener) {
 /* True when there is more to decide. */
 static bool decide_content(struct tool_reader* r) {
 	static const char* const none[] = {NULL};
-	const struct span s = held_text(r);
+	const struct span s = call_held(r);
 	const size_t blank = span_spaces(s);
 	if (!r->begun && r->n == 0 && !r->tagged && blank < s.size && s.data[blank] == '{') {
 		open_calls(r, "");
@@ -819,7 +436,7 @@ static void decide_held(struct tool_reader* r) {
 			give_back(r);
 		else if (step == STEP_OVER) {
 			r->opener = NULL;
-			drop_read(r);
+			call_drop_read(r);
 			more = r->held.size > 0;
 		}
 	}
@@ -828,33 +445,16 @@ static void decide_held(struct tool_reader* r) {
 		call->arguments = r->arguments.data;
 }
 
-/* Completes the arguments of a call that the text's end cut off. */
-static void close_arguments(struct tool_reader* r) {
-	const char* const mark = r->format->value_end;
-	if (r->place == CALL_TAG_VALUE) {
-		struct span rest = span_after(held_text(r), r->at);
-		const size_t end = span_find(rest, mark);
-		const char* const marks[] = {mark, NULL};
-		rest.size = end < rest.size ? end : rest.size - span_undecided(rest, marks);
-		rest.size -= r->format->lines && rest.size > 0 && rest.data[rest.size - 1] == '\n';
-		add_value(r, rest.size, true);
-	}
-	if (r->place == CALL_PYTHON_VALUE || (r->place == CALL_IN_VALUE && r->member == MEMBER_ARGUMENTS))
-		json_repair_close(&r->json, &r->arguments);
-	if (r->place >= CALL_TAG_KEY && r->place <= CALL_PYTHON_AFTER)
-		text_put(&r->arguments, r->arguments.size ? "}" : "{}");
-}
-
 /* The text has ended inside a call. */
 static void end_inside(struct tool_reader* r) {
 	const bool begun = r->place != CALL_BEFORE && r->place != CALL_AFTER;
-	if (begun && !r->announced && r->cut && r->name.size && (r->known || is_marked(r)))
-		announce_call(r);
+	if (begun && !r->announced && r->cut && r->name.size && (r->known || call_is_marked(r)))
+		call_announce(r);
 	const bool judged = begun && !r->announced && !r->cut && r->name.size && r->known && check_of(r);
 	if ((r->announced && open_call(r)) || judged) {
 		if (!r->cut)
-			close_arguments(r);
-		if (finish_call(r))
+			call_close_arguments(r);
+		if (call_finish(r))
 			return;
 	}
 	if (r->place != CALL_AFTER && !r->announced && !(r->cut && r->n > 0)) {
@@ -867,11 +467,11 @@ void tool_reader_end(struct tool_reader* r) {
 	decide_held(r);
 	/* a value that only the end of the text ends: a call without a closing mark */
 	if (r->opener && r->place == CALL_MEMBER && r->announced)
-		end_call(r);
+		call_end(r);
 	if (r->opener)
 		end_inside(r);
 	else /* a limit cut off a tag after calls, whose beginning is not part of the text */
-		emit_content(r, r->held.size - (r->cut && r->n > 0 ? span_undecided(held_text(r), tool_openers) : 0));
+		emit_content(r, r->held.size - (r->cut && r->n > 0 ? span_undecided(call_held(r), tool_openers) : 0));
 	text_clear(&r->held);
 	r->failed |= r->content.failed || r->held.failed || r->name.failed || r->key.failed || r->value.failed;
 }
