@@ -24,17 +24,7 @@ static struct grammar* from_literal_schema(const char* schema, size_t size, stru
 
 /* Whether the whole text is one of the grammar's. */
 static bool takes(const struct grammar* grammar, const char* text) {
-	struct states* states = states_open(grammar);
-	assert_non_null(states);
-	int at = states_start(states);
-	for (const char* c = text; *c; c++) {
-		if (states_filling(states))
-			at = states_renew(states, at);
-		at = states_step(states, at, (uint8_t)*c);
-	}
-	const bool good = at != STATE_DEAD && states_ends(states, at);
-	states_close(states);
-	return good;
+	return grammar_accepts(grammar, text, strlen(text));
 }
 
 struct texts {

@@ -13,9 +13,37 @@
 static const char tools[] = "[{\"type\": \"function\", \"function\": {\"name\": \"add\"}}]";
 
 /* Special tokens, where they are none of the text. */
-static const char* const special[] = {"<think>",  "</think>",    "<|channel|>",   "<|message|>",
-                                      "<|end|>",  "<|start|>",   "<|constrain|>", "[TOOL_CALLS]",
-                                      "<unused>", "<tool_call>", "</tool_call>"};
+static const char* const special[] = {"<think>",
+                                      "</think>",
+                                      "<|channel|>",
+                                      "<|message|>",
+                                      "<|end|>",
+                                      "<|start|>",
+                                      "<|constrain|>",
+                                      "[TOOL_CALLS]",
+                                      "<unused>",
+                                      "<tool_call>",
+                                      "</tool_call>",
+                                      "<|tool_calls_section_begin|>",
+                                      "<|tool_call_begin|>",
+                                      "<|tool_call_argument_begin|>",
+                                      "<|tool_call_end|>",
+                                      "<|tool_calls_section_end|>",
+                                      "<｜tool▁calls▁begin｜>",
+                                      "<｜tool▁call▁begin｜>",
+                                      "<｜tool▁sep｜>",
+                                      "<｜tool▁call▁end｜>",
+                                      "<｜tool▁calls▁end｜>",
+                                      "<|START_ACTION|>",
+                                      "<|END_ACTION|>",
+                                      "<|tool_call|>",
+                                      "<|tool_call_start|>",
+                                      "<minimax:tool_call>",
+                                      "</minimax:tool_call>",
+                                      "<arg_key>",
+                                      "</arg_key>",
+                                      "<arg_value>",
+                                      "</arg_value>"};
 
 static size_t special_at(const char* text) {
 	for (size_t i = 0; i < sizeof special / sizeof *special; i++)
@@ -94,6 +122,30 @@ static void thoughts_between_tags(void** unused) {
 	     "a||add({\"x\": 1})"},
 	    {REASONING_NONE, false, "Well. [TOOL_CALLS][{\"name\": \"add\", \"arguments\": {}}]",
 	     "|Well. |add({})"},
+	    {REASONING_THINK, false,
+	     "<think>a</think>So <|tool_calls_section_begin|><|tool_call_begin|>functions.add:0"
+	     "<|tool_call_argument_begin|>{\"x\": 1}<|tool_call_end|><|tool_calls_section_end|>",
+	     "a|So |add({\"x\": 1})"},
+	    {REASONING_THINK, true,
+	     "a</think><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n{\"x\": "
+	     "1}\n```"
+	     "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n{}\n```"
+	     "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+	     "a||add({\"x\": 1})|add({})"},
+	    {REASONING_NONE, false,
+	     "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"add\", \"parameters\": {}}\n]"
+	     "<|END_ACTION|>",
+	     "||add({})"},
+	    {REASONING_NONE, false, "<|tool_call|>[{\"name\": \"add\", \"arguments\": {}}]", "||add({})"},
+	    {REASONING_NONE, false, "<|tool_call_start|>[add(x='a')]<|tool_call_end|>.",
+	     "|.|add({\"x\": \"a\"})"},
+	    {REASONING_NONE, false,
+	     "<minimax:tool_call>\n<invoke name=\"add\">\n<parameter name=\"x\">1</parameter>\n</invoke>\n"
+	     "</minimax:tool_call>",
+	     "||add({\"x\": 1})"},
+	    {REASONING_THINK, false,
+	     "<think>a</think>\n<tool_call>add\n<arg_key>x</arg_key>\n<arg_value>1</arg_value>\n</tool_call>",
+	     "a||add({\"x\": 1})"},
 	};
 	read_all(list, sizeof list / sizeof *list);
 }

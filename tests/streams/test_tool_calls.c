@@ -591,6 +591,8 @@ static void an_answer_can_be_made_to_call(void** unused) {
 	begins("<function=", "f", "<function=f>");
 	begins("\"parameters\": ", "f", "{\"name\": \"f\", \"parameters\":");
 	begins("{{ messages }}", "f", NULL);
+	for (int i = 0; tool_marks[i]; i++) /* as a grammar's trigger, and as a special token's piece */
+		assert_in_range(strlen(tool_marks[i]), 1, 30);
 	begins("<|tool_calls_section_begin|>", "f",
 	       "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>");
 	begins("<｜tool▁sep｜> ```json", "f",
