@@ -16,16 +16,17 @@ static const char tag_open[] = "<tool_call>", tag_close[] = "</tool_call>", list
                   kimi_end[] = "<|tool_call_end|>", lfm_open[] = "<|tool_call_start|>",
                   deepseek_open[] = "<｜tool▁calls▁begin｜>", deepseek_close[] = "<｜tool▁calls▁end｜>",
                   deepseek_call[] = "<｜tool▁call▁begin｜>", deepseek_sep[] = "<｜tool▁sep｜>",
+                  seed_open[] = "<seed:tool_call>", seed_close[] = "</seed:tool_call>",
                   deepseek_end[] = "<｜tool▁call▁end｜>";
 
-const char* const tool_openers[] = {fence_open,     bare_fence,    tools_open,    tag_open,    list_open,
-                                    python_open,    function_open, bar_open,      action_open, minimax_open,
-                                    functools_open, kimi_open,     deepseek_open, lfm_open,    NULL};
+const char* const tool_openers[] = {
+    fence_open,  bare_fence,   tools_open,     tag_open,  list_open,     python_open, function_open, bar_open,
+    action_open, minimax_open, functools_open, kimi_open, deepseek_open, lfm_open,    seed_open,     NULL};
 const char* const tool_marks[] = {tag_open, tag_close, list_open, python_open, function_open, function_close,
                                   arguments_open, id_open, bar_open, bar_close, minimax_open, minimax_close,
-                                  action_open, action_close, kimi_open, kimi_close, kimi_call, kimi_arguments,
-                                  kimi_end, lfm_open, deepseek_open, deepseek_sep, deepseek_call,
-                                  deepseek_close, deepseek_end,
+                                  seed_open, seed_close, action_open, action_close, kimi_open, kimi_close,
+                                  kimi_call, kimi_arguments, kimi_end, lfm_open, deepseek_open, deepseek_sep,
+                                  deepseek_call, deepseek_close, deepseek_end,
                                   /* GLM's; its other marks are above */
                                   "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", NULL};
 
@@ -158,6 +159,18 @@ const struct tool_format tool_formats[] = {
      .key_end = "\">",
      .value_end = "</parameter>",
      .shown = minimax_open,
+     .syntax = &forced_generic},
+    {.open = seed_open,
+     .close = seed_close,
+     .writing = WRITTEN_NAMED,
+     .before = function_open,
+     .name_end = ">",
+     .name_ends = "",
+     .end = {function_close},
+     .key = "<parameter=",
+     .key_end = ">",
+     .value_end = "</parameter>",
+     .shown = seed_open,
      .syntax = &forced_generic},
     {.open = lfm_open,
      .close = "<|tool_call_end|>",

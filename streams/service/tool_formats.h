@@ -7,6 +7,8 @@
  *    </arg_value> … </tool_call>
  *    <minimax:tool_call><invoke name="NAME"><parameter name=    MiniMax M2
  *    "KEY">VALUE</parameter> … </invoke> … </minimax:tool_call>
+ *    <seed:tool_call><function=NAME><parameter=KEY>VALUE        Seed-OSS
+ *    </parameter> … </function></seed:tool_call>
  *    [TOOL_CALLS][{"name": …, "arguments": {…}}, …]             Mistral
  *    [TOOL_CALLS]NAME[ARGS]{…} …                                Mistral, later
  *    <function=NAME>{…}</function> …                            functionary 3.1, Llama

@@ -158,16 +158,20 @@ static void glm(void** unused) {
 	given = tools;
 }
 
-static void minimax(void** unused) {
+static void minimax_and_seed(void** unused) {
 	(void)unused;
 	given = typed_tools;
 #define NAMED(key, value) "<parameter name=\"" key "\">" value "</parameter>\n"
 	reads("Well.\n<minimax:tool_call>\n<invoke name=\"put\">\n" NAMED("s", "a\n\"b\"\n")
 	          NAMED("n", "4") "</invoke>\n<invoke name=\"now\">\n</invoke>\n</minimax:tool_call>\nDone.",
 	      "Well.\n\nDone.|put({\"s\": \"a\\n\\\"b\\\"\\n\", \"n\": 4})|now({})");
+	reads("Well.\n<seed:tool_call>\n<function=put>\n<parameter=s>\na\n</parameter>\n<parameter=n>4</"
+	      "parameter>\n"
+	      "</function>\n</seed:tool_call>\n<seed:tool_call>\n<function=now>\n</function>\n</seed:tool_call>.",
+	      "Well.\n.|put({\"s\": \"\\na\\n\", \"n\": 4})|now({})");
 	static const char* const texts[] = {
 	    "<minimax:tool_call>\n<invoke name=\"other\">\n</invoke>\n</minimax:tool_call>",
-	    "<minimax:tool_call>\nno</minimax:tool_call>", "<minimax:tool"};
+	    "<minimax:tool_call>\nno</minimax:tool_call>", "<minimax:tool", "<seed:tool_call>\n<functions>"};
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
 		reads(texts[i], texts[i]);
 	given = tools;
@@ -603,6 +607,7 @@ static void an_answer_can_be_made_to_call(void** unused) {
 	begins("<|tool_call|>", "f", "<|tool_call|>[{\"name\": \"f\", \"arguments\":");
 	assert_true(tool_syntax_of("<minimax:tool_call>")->forced_only);
 	assert_true(tool_syntax_of("<|tool_call_start|>")->forced_only);
+	assert_true(tool_syntax_of("<seed:tool_call> <function= <parameter=")->forced_only);
 	assert_false(tool_syntax_of("<tool_call> <parameter=")->forced_only);
 	begins("<minimax:tool_call> parameters", "f", "<tool_call>\n{\"name\": \"f\", \"arguments\":");
 	begins("<tool_call> <function= <parameter=", "f", "<tool_call>\n{\"name\": \"f\", \"arguments\":");
@@ -617,7 +622,7 @@ int main(void) {
 	    cmocka_unit_test(functions),
 	    cmocka_unit_test(qwen_coder),
 	    cmocka_unit_test(glm),
-	    cmocka_unit_test(minimax),
+	    cmocka_unit_test(minimax_and_seed),
 	    cmocka_unit_test(kimi),
 	    cmocka_unit_test(deepseek),
 	    cmocka_unit_test(command_and_granite),
