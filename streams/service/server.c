@@ -47,15 +47,17 @@ static int listen_at(const struct addrinfo* at, int* port) {
 	return -1;
 }
 
-static struct MHD_Daemon* open_daemon(struct server* s) {
+/* A client that does not read an answer soon must not keep the few places of a thread for short answers. */
+static struct MHD_Daemon* open_daemon(struct server* s, int thread) {
+	const bool own = thread >= HTTP_THREADS;
 	const unsigned flags =
 	    MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_NO_LISTEN_SOCKET;
 	return MHD_start_daemon(
 	    flags, 0, NULL, NULL, server_on_request, s, MHD_OPTION_NOTIFY_COMPLETED, server_on_completed, s,
 	    MHD_OPTION_NOTIFY_CONNECTION, gate_on_connection, s->gate, MHD_OPTION_CONNECTION_LIMIT,
 	    (unsigned)SERVER_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)2 * SERVER_HEADERS,
-	    MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->option.idle_seconds, MHD_OPTION_UNESCAPE_CALLBACK,
-	    server_unescape, s, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+	    MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(own ? s->option.header_seconds : s->option.idle_seconds),
+	    MHD_OPTION_UNESCAPE_CALLBACK, server_unescape, s, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
 }
 
 static bool open_port(struct server* s, struct error* e) {
@@ -71,8 +73,8 @@ static bool open_port(struct server* s, struct error* e) {
 	errno = 0;
 	const int fd = listen_at(found, &port);
 	bool good = fd >= 0;
-	for (int i = 0; i < HTTP_THREADS && good; i++)
-		good = (s->daemon[i] = open_daemon(s));
+	for (int i = 0; i < ALL_THREADS && good; i++)
+		good = (s->daemon[i] = open_daemon(s, i));
 	if (good) {
 		s->port = port;
 		good = gate_begin(s->gate, fd);
@@ -195,7 +197,7 @@ void server_close(struct server* s, double grace) {
 		wait_for_answers(s);
 	}
 	workers_stop(s->workers);
-	for (int i = 0; i < HTTP_THREADS; i++)
+	for (int i = 0; i < ALL_THREADS; i++)
 		if (s->daemon[i])
 			MHD_stop_daemon(s->daemon[i]);
 	gate_close(s->gate);

@@ -12,6 +12,7 @@ enum {
 	SERVER_BODY = 8 << 20,
 	SERVER_HEADERS = 32 << 10,
 	SERVER_CONNECTIONS = 512,
+	SERVER_OWN_CONNECTIONS = 32, /* more of them for health checks, and for metrics */
 	SERVER_KEYS = 64,
 	SERVER_GROUP = 64
 };

@@ -44,6 +44,8 @@ static void add_headers(const struct http_call* c, struct MHD_Response* r) {
 	MHD_add_response_header(r, "Cache-Control", "no-store");
 	MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
 	MHD_add_response_header(r, "X-Request-Id", c->id);
+	if (c->last)
+		MHD_add_response_header(r, "Connection", "close");
 	if (c->ignored && *c->ignored)
 		MHD_add_response_header(r, "Swiftlet-Ignored-Fields", c->ignored);
 	if (c->server->option.n_cors > 0)
@@ -309,6 +311,7 @@ static struct http_call* begin_call(struct server* s, struct MHD_Connection* con
 	c->server = s;
 	c->connection = connection;
 	c->began = seconds_now();
+	c->last = gate_is_own(s, connection);
 	gate_awaits(s->gate, connection, GATE_BODY);
 	snprintf(c->method, sizeof c->method, "%s", method);
 	name_call(c);
@@ -364,15 +367,19 @@ static bool reply_failure(struct http_call* c) {
 	return call_reply_error(c, &c->error);
 }
 
+bool call_answer(struct http_call* c) {
+	const char* coding = call_header(c, "Content-Encoding");
+	if (c->body.size > 0 && coding && body_coding_known(coding) &&
+	    !body_decompress(&c->body, coding, SERVER_BODY, &c->error))
+		return false;
+	body_text_mend(&c->body);
+	return c->route->answer(c);
+}
+
 static bool answer_call(struct http_call* c) {
 	gate_awaits(c->server->gate, c->connection, GATE_ANSWER);
 	if (!c->error.status && c->body.failed)
 		api_no_memory(&c->error);
-	const char* coding = call_header(c, "Content-Encoding");
-	if (!c->error.status && c->body.size > 0 && coding && body_coding_known(coding))
-		body_decompress(&c->body, coding, SERVER_BODY, &c->error);
-	if (!c->error.status)
-		body_text_mend(&c->body);
 	if (!c->error.status && c->route->worked) {
 		if (workers_take(c->server->workers, c))
 			return true;

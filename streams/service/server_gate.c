@@ -9,6 +9,9 @@
  * notice a hang-up that came together with the last bytes. Each address may hold a limited number of
  * connections, except the loopback address. A further connection gets a 429.
  *
+ * A connection whose first request has a thread of its own (struct route) goes there. It carries that request
+ * alone, so that no other one is served by that thread, and these connections have places of their own.
+ *
  * One thread accepts connections and checks all deadlines four times a second. It peeks at the bytes of
  * pending connections and leaves them in the socket, for libmicrohttpd to read. */
 #include <errno.h>
@@ -27,7 +30,7 @@
 
 enum {
 	MAX_PENDING = 256,
-	PLACES = SERVER_CONNECTIONS + MAX_PENDING,
+	PLACES = SERVER_CONNECTIONS + (ALL_THREADS - HTTP_THREADS) * SERVER_OWN_CONNECTIONS + MAX_PENDING,
 	MAX_READS = 64,       /* of a head as its bytes arrive; after that only four times a second */
 	CHECK_INTERVAL = 250, /* milliseconds */
 	BATCH = 64
@@ -37,7 +40,8 @@ struct pending_connection {
 	int fd;
 	enum { GATE_FREE, GATE_READING, GATE_READY, GATE_CLOSING, GATE_OPEN } state;
 	enum gate_phase phase; /* open: what of a request is awaited */
-	int reads, daemon;
+	int reads;
+	int daemon; /* 0 until it is handed over, or the number of its route's own thread */
 	double since;
 	uint8_t address[16]; /* all zero: this machine's own */
 	struct sockaddr_storage from;
@@ -50,7 +54,7 @@ struct connection_gate {
 	atomic_bool shut;
 	struct server* server;
 	int listening, poll;
-	int open_in[HTTP_THREADS]; /* connections of each daemon */
+	int open_in[ALL_THREADS]; /* connections of each daemon */
 	char bytes[SERVER_HEADERS + 1];
 	int n_open, n_pending;
 	struct pending_connection pending[PLACES];
@@ -111,11 +115,24 @@ static void refuse_slow(struct connection_gate* d, struct pending_connection* v)
 	refuse_connection(d, v, &e);
 }
 
-/* The oldest pending connection, or the oldest that is ready. NULL: there is none. */
-static struct pending_connection* find_oldest(struct connection_gate* d, bool ready) {
+/* Open connections that the threads share which serve all requests. */
+static int count_shared(const struct connection_gate* d) {
+	int n = 0;
+	for (int i = 0; i < HTTP_THREADS; i++)
+		n += d->open_in[i];
+	return n;
+}
+
+static bool can_open(const struct connection_gate* d, const struct pending_connection* v) {
+	return v->state == GATE_READY && (v->daemon ? d->open_in[v->daemon] < SERVER_OWN_CONNECTIONS
+	                                            : count_shared(d) < SERVER_CONNECTIONS);
+}
+
+/* The oldest pending connection, or the oldest that can be opened now. NULL: there is none. */
+static struct pending_connection* find_oldest(struct connection_gate* d, bool opens) {
 	struct pending_connection* first = NULL;
 	for (struct pending_connection* v = d->pending; v < d->pending + PLACES; v++) {
-		const bool one = ready ? v->state == GATE_READY : v->state != GATE_FREE && v->state != GATE_OPEN;
+		const bool one = opens ? can_open(d, v) : v->state != GATE_FREE && v->state != GATE_OPEN;
 		if (one && (!first || v->since < first->since))
 			first = v;
 	}
@@ -197,6 +214,14 @@ static void accept_all(struct connection_gate* d) {
 	}
 }
 
+/* The thread of its own that the route of this request has; 0: none. */
+static int own_thread(const char* head, size_t size) {
+	for (const struct route* r = server_routes; r->method; r++)
+		if (r->thread && head_gets(head, size, r->path))
+			return r->thread;
+	return 0;
+}
+
 static void read_head(struct connection_gate* d, struct pending_connection* v) {
 	struct api_error e;
 	const ssize_t n = recv(v->fd, d->bytes, sizeof d->bytes, MSG_PEEK | MSG_DONTWAIT);
@@ -206,9 +231,10 @@ static void read_head(struct connection_gate* d, struct pending_connection* v) {
 		return;
 	}
 	const enum head_state head = n > 0 ? head_read(d->bytes, (size_t)n, &e) : HEAD_PART;
-	if (head == HEAD_WHOLE)
+	if (head == HEAD_WHOLE) {
 		v->state = GATE_READY;
-	else if (head == HEAD_REFUSED)
+		v->daemon = own_thread(d->bytes, (size_t)n);
+	} else if (head == HEAD_REFUSED)
 		refuse_connection(d, v, &e);
 }
 
@@ -217,8 +243,8 @@ static void read_head(struct connection_gate* d, struct pending_connection* v) {
 /* Call with the lock held. It is released meanwhile, because libmicrohttpd reports the new connection from
  * within the call. */
 static void hand_over(struct connection_gate* d, struct pending_connection* v) {
-	int to = 0;
-	for (int i = 1; i < HTTP_THREADS; i++)
+	int to = v->daemon;
+	for (int i = 1; i < HTTP_THREADS && !v->daemon; i++)
 		to = d->open_in[i] < d->open_in[to] ? i : to;
 	const int fd = v->fd;
 	const struct sockaddr_storage from = v->from;
@@ -240,7 +266,7 @@ static void hand_over(struct connection_gate* d, struct pending_connection* v) {
 
 /* Hands over the connections that are ready, oldest first. */
 static void hand_over_ready(struct connection_gate* d) {
-	for (struct pending_connection* v; d->n_open < SERVER_CONNECTIONS && (v = find_oldest(d, true));)
+	for (struct pending_connection* v; (v = find_oldest(d, true));)
 		hand_over(d, v);
 }
 
@@ -249,7 +275,7 @@ static void hand_over_ready(struct connection_gate* d) {
 static void check_deadline(struct connection_gate* d, struct pending_connection* v, double now) {
 	const struct server_options* o = &d->server->option;
 	const bool crowded = 4 * d->n_pending > 3 * MAX_PENDING;
-	const bool none_left = 32 * (SERVER_CONNECTIONS - d->n_open) <= SERVER_CONNECTIONS;
+	const bool none_left = 32 * (SERVER_CONNECTIONS - count_shared(d)) <= SERVER_CONNECTIONS;
 	const double waits = now - v->since;
 	struct api_error e;
 	switch (v->state) {
@@ -386,6 +412,14 @@ int gate_present(struct connection_gate* d) {
 }
 
 /* ---- callbacks of the server -------------------------------------------------------------- */
+
+bool gate_is_own(const struct server* s, struct MHD_Connection* connection) {
+	const struct MHD_Daemon* at = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_DAEMON)->daemon;
+	bool own = false;
+	for (int i = HTTP_THREADS; i < ALL_THREADS; i++)
+		own |= s->daemon[i] == at;
+	return own;
+}
 
 void gate_on_connection(void* user, struct MHD_Connection* connection, void** context,
                         enum MHD_ConnectionNotificationCode code) {

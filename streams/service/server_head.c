@@ -134,6 +134,33 @@ enum head_state head_read(const char* bytes, size_t size, struct api_error* e) {
 	return HEAD_REFUSED;
 }
 
+/* The text's size if it begins the bytes; else 0. */
+static size_t begins(const char* bytes, size_t size, const char* text) {
+	const size_t n = strlen(text);
+	return n <= size && memcmp(bytes, text, n) == 0 ? n : 0;
+}
+
+/* True for a field of a body that has bytes, or may have. */
+static bool announces_body(const char* line, size_t n) {
+	struct head head = {0};
+	struct api_error e;
+	return read_field(&head, line, n, &e) && head.lengths + head.codings > 0;
+}
+
+bool head_gets(const char* bytes, size_t size, const char* path) {
+	const size_t head = begins(bytes, size, "HEAD "), method = head ? head : begins(bytes, size, "GET ");
+	const size_t n = method ? begins(bytes + method, size - method, path) : 0;
+	const char *at = bytes + method + n, *const end = bytes + size;
+	if (n == 0 || at == end || (*at != ' ' && *at != '?'))
+		return false;
+	for (const char* feed; (feed = memchr(at, '\n', (size_t)(end - at))); at = feed + 1)
+		if (feed - at - (feed > at && feed[-1] == '\r') == 0)
+			return feed + 1 == end;
+		else if (announces_body(at, (size_t)(feed - at)))
+			return false;
+	return false;
+}
+
 void head_answer(int socket, int status, const char* body) {
 	char head[256];
 	const int n = snprintf(head, sizeof head,

@@ -23,6 +23,9 @@ bool head_allowed(const struct head*, bool old, struct api_error*);
 /* Checks the first bytes of a connection: the head is incomplete, accepted, or refused with the error set. */
 enum head_state { HEAD_PART, HEAD_WHOLE, HEAD_REFUSED };
 enum head_state head_read(const char* bytes, size_t size, struct api_error*);
+/* True when the bytes, an accepted head, are a GET or HEAD of exactly this path, with or without a query, and
+ * nothing is sent with it: no body, and no further request. */
+bool head_gets(const char* bytes, size_t size, const char* path);
 
 /* Writes a response that closes the connection to the socket itself, as much as it takes without blocking. It
  * is used when libmicrohttpd cannot send one. body: JSON. */

@@ -14,7 +14,12 @@
 #include "streams/service/server.h"
 #include "streams/text.h"
 
-enum { RATE_CLIENTS = 1024, MAX_PATH = 512, HTTP_THREADS = 2 };
+enum { RATE_CLIENTS = 1024, MAX_PATH = 512 };
+
+/* Each thread that serves connections has its own daemon. Health checks and metrics have threads of their
+ * own, so that no other request delays them; and metrics wait for locks that a health check must not wait
+ * for. */
+enum { HTTP_THREADS = 2, HEALTH_THREAD = HTTP_THREADS, METRICS_THREAD, ALL_THREADS };
 
 struct rate_client { /* a token bucket */
 	uint8_t address[16];
@@ -32,7 +37,7 @@ struct server {
 	struct server_options option;
 	struct model* model;
 	swiftlet_engine* engine;
-	struct MHD_Daemon* daemon[HTTP_THREADS]; /* one daemon a thread, because with a pool they need a port */
+	struct MHD_Daemon* daemon[ALL_THREADS]; /* one daemon a thread, because with a pool they need a port */
 	int port;
 	struct connection_gate* gate;
 	struct workers* workers;
@@ -69,6 +74,7 @@ struct http_call {
 	double began;
 	int tenant; /* number of the API key or its group from 1; 0 if the server has none */
 	bool admin; /* may see and change what is everybody's */
+	bool last;  /* of its connection, which is closed after the answer */
 	int status; /* answered with; 0: not yet */
 	enum { CALL_NEW, CALL_WORKING, CALL_WORKED } work;
 	struct http_call* next_work;
@@ -89,6 +95,7 @@ struct route {
 	bool worked;                       /* a worker calls `answer`, which may take long */
 	bool open;                         /* needs no key */
 	bool admin;                        /* needs an admin key */
+	int thread;                        /* HEALTH_THREAD or METRICS_THREAD; 0: any of the others */
 	const struct response_formatter* formatter; /* of generations: reads requests and writes responses */
 };
 
@@ -108,8 +115,8 @@ const char* call_header(const struct http_call*, const char* name);
 /* server_gate.c: accepts connections within the limits address_connections and header_seconds. Headers of a
  * further request on the same connection may take idle_seconds longer. Metrics count refused connections. */
 struct connection_gate* gate_open(struct server*); /* NULL on no memory */
-/* Starts to accept from a listening socket, which the gate then owns. Each connection goes to the daemon that
- * has fewest. False when no thread can be started. */
+/* Starts to accept from a listening socket, which the gate then owns. Each connection goes to the daemon of
+ * its first request's route, or to the one that has fewest. False when no thread can be started. */
 bool gate_begin(struct connection_gate*, int listening);
 /* Stops accepting. Call before the daemons are stopped. */
 void gate_shut(struct connection_gate*);
@@ -123,6 +130,8 @@ int gate_present(struct connection_gate*);
 /* libmicrohttpd's callback for opened and closed connections. */
 void gate_on_connection(void* gate, struct MHD_Connection*, void** context,
                         enum MHD_ConnectionNotificationCode);
+/* True for connections of a thread for one kind of requests: each carries one. */
+bool gate_is_own(const struct server*, struct MHD_Connection*);
 /* The event that an open connection waits for: its client's request, or our response. */
 enum gate_phase { GATE_HEADERS, GATE_BODY, GATE_ANSWER, GATE_NEXT }; /* NEXT: the next request's headers */
 void gate_awaits(struct connection_gate*, struct MHD_Connection*, enum gate_phase);
@@ -148,7 +157,9 @@ bool call_enter(struct http_call*);
 /* Ends the request, so that its client's next one may run. */
 void call_leave(struct http_call*);
 
-/* server_calls.c: MHD's callbacks */
+/* server_calls.c: MHD's callbacks; and a worker's part, which decodes the body and calls the route's `answer`
+ */
+bool call_answer(struct http_call*);
 enum MHD_Result server_on_request(void* user, struct MHD_Connection*, const char* url, const char* method,
                                   const char* version, const char* data, size_t* size, void** state);
 size_t server_unescape(void* user, struct MHD_Connection*, char* text);

@@ -278,9 +278,9 @@ const struct route server_preflight = {"OPTIONS", "*", .answer = answer_prefligh
 	{ "POST", at, .answer = answer_generation, .worked = true, .formatter = &how }
 const struct route server_routes[] = {
     {"GET", "/", .answer = answer_page, .admin = true},
-    {"GET", "/health", .answer = answer_health, .open = true},
-    {"GET", "/ready", .answer = answer_ready, .open = true},
-    {"GET", "/metrics", .answer = answer_metrics},
+    {"GET", "/health", .answer = answer_health, .open = true, .thread = HEALTH_THREAD},
+    {"GET", "/ready", .answer = answer_ready, .open = true, .thread = HEALTH_THREAD},
+    {"GET", "/metrics", .answer = answer_metrics, .thread = METRICS_THREAD},
     {"GET", "/v1/models", .answer = answer_models},
     {"GET", "/v1/models/", .answer = answer_model},
     {"GET", "/version", .answer = answer_version},

@@ -1,8 +1,8 @@
 /* Workers prepare requests away from the threads that serve connections.
  *
- * One of a few threads parses a body, renders a template, compiles a grammar and encodes a prompt, while the
- * connection is suspended. So a health check, a stream and a small request do not wait for another client's
- * large one.
+ * One of a few threads decompresses and parses a body, renders a template, compiles a grammar and encodes a
+ * prompt, while the connection is suspended. So a health check, a stream and a small request do not wait for
+ * another client's large one.
  *
  * The tenant with the fewest requests at work goes first. Within a tenant, a request may go before earlier
  * ones if it is smaller by as much as a worker does in the time between. */
@@ -58,7 +58,7 @@ static void* run_worker(void* user) {
 		const int tenant = c->tenant;
 		w->at_work[tenant]++;
 		pthread_mutex_unlock(&w->lock);
-		if (!c->route->answer(c) && !c->error.status)
+		if (!call_answer(c) && !c->error.status)
 			api_fail(&c->error, 500, NULL, "The answer could not be made.");
 		pthread_mutex_lock(&w->lock);
 		w->at_work[tenant]--;

@@ -1,5 +1,5 @@
-"""Nobody stalls anybody: long prompts, clients that leave, many items at once, streams that wait."""
-import json, os, sys, threading, time, urllib.request
+"""Nobody stalls anybody: long prompts, clients that leave, many items at once, streams that wait, blocked threads."""
+import concurrent.futures, contextlib, ctypes, http.client, json, os, socket, sys, threading, time, urllib.request
 
 from service import SOURCE, Server
 
@@ -87,8 +87,106 @@ def streams_that_wait_are_heard_of():
         assert any("\n: " in "\n" + text for text in reported), "a stream waits silently"
 
 
+@contextlib.contextmanager
+def halted(threads):
+    """Halts these threads of another process as a debugger does."""
+    attach, detach, any_thread = 16, 17, 0x40000000
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    held = []
+    try:
+        for thread in threads:
+            if libc.ptrace(attach, thread, None, None) != 0:
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            os.waitpid(thread, any_thread)
+            held.append(thread)
+        yield
+    finally:
+        for thread in held:
+            libc.ptrace(detach, thread, None, None)
+
+
+def answers_within(port, path, seconds):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().read() != b""
+    except TimeoutError:
+        return False
+    finally:
+        connection.close()
+
+
+def probes_have_their_own_threads():
+    """Finds the two threads that answer all other requests, and halts them: health checks and metrics are answered still."""
+    with Server() as s, concurrent.futures.ThreadPoolExecutor(4) as pool:
+        def some_answer(path):
+            return any(pool.map(lambda _: answers_within(s.port, path, 0.5), range(4)))
+        threads = sorted(int(name) for name in os.listdir("/proc/%d/task" % s.process.pid))[1:]
+        for pair in zip(threads, threads[1:]):
+            try:
+                with halted(pair):
+                    if not some_answer("/version") and answers_within(s.port, "/health", 5):
+                        for path in ("/health", "/ready", "/metrics", "/health?full=1") * 10:
+                            assert answers_within(s.port, path, 5), path
+                        break
+            except PermissionError:
+                print("a debugger may halt no thread here: the test of blocked threads is left out")
+                return
+        else:
+            raise AssertionError("health checks have no thread of their own")
+        assert s.call("GET", "/version")[0] == 200
+
+
+def probes_have_their_own_places():
+    """512 open connections left no place for a health check."""
+    with Server() as s:
+        held = [http.client.HTTPConnection("127.0.0.1", s.port) for _ in range(512)]
+        for connection in held:
+            connection.request("GET", "/version")
+            connection.getresponse().read()
+        for path in ("/health", "/metrics", "/ready") * 20:
+            assert answers_within(s.port, path, 5), path
+        assert not answers_within(s.port, "/version", 0.3), "a place was free: this test shows nothing"
+        for connection in held:
+            connection.close()
+
+
+def answers_to(port, data, seconds=1):
+    """What comes within that time, or until the server closes the connection."""
+    said, until = b"", time.monotonic() + seconds
+    with socket.create_connection(("127.0.0.1", port)) as s:
+        s.sendall(data)
+        with contextlib.suppress(TimeoutError):
+            while time.monotonic() < until:
+                s.settimeout(max(0.01, until - time.monotonic()))
+                part = s.recv(65536)
+                if not part:
+                    break
+                said += part
+    return said
+
+
+def one_request_on_the_threads_of_probes():
+    """A connection of these threads serves no second request, which could be large."""
+    with Server() as s:
+        for first, closes in ((b"GET /health HTTP/1.1", True), (b"HEAD /metrics HTTP/1.1", True),
+                              (b"GET /health/ HTTP/1.1", False), (b"GET /version HTTP/1.1", False)):
+            answer = answers_to(s.port, first + b"\r\nHost: localhost\r\n\r\n")
+            assert (b"\r\nConnection: close\r\n" in answer) == closes, answer
+        both = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        answer = answers_to(s.port, both + both.replace(b"/health", b"/version"))
+        assert answer.count(b"HTTP/1.1 200 ") == 2, answer
+        body = b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"
+        answer = answers_to(s.port, body)
+        assert answer.startswith(b"HTTP/1.1 200 ") and b"\r\nConnection: close\r\n" not in answer, answer
+
+
 long_prompts_stall_nobody()
 clients_that_leave_hold_nothing()
 many_items_take_turns()
 many_items_leave_room()
 streams_that_wait_are_heard_of()
+probes_have_their_own_threads()
+probes_have_their_own_places()
+one_request_on_the_threads_of_probes()

@@ -114,8 +114,32 @@ static void large_ones(void** state) {
 	assert_int_equal(status_of(text, n + 2), 431);
 }
 
+/* A head that goes to the thread of its path alone. */
+static void heads_of_a_path(void** state) {
+	(void)state;
+	static const struct {
+		const char* text;
+		bool gets;
+	} head[] = {
+	    {"GET /health HTTP/1.1\r\n" HOST "\r\n", true},
+	    {"HEAD /health?a=b HTTP/1.1\n" HOST "\n", true},
+	    {"GET /healthy HTTP/1.1\r\n" HOST "\r\n", false},
+	    {"GET /health/ HTTP/1.1\r\n" HOST "\r\n", false},
+	    {"GET /v1/health HTTP/1.1\r\n" HOST "\r\n", false},
+	    {"POST /health HTTP/1.1\r\n" HOST "\r\n", false},
+	    {"GET /health HTTP/1.1\r\n" HOST "Content-Length: 0\r\n\r\n", false},
+	    {"GET /health HTTP/1.1\r\n" HOST "transfer-encoding:chunked\r\n\r\n", false},
+	    {"GET /health HTTP/1.1\r\n" HOST "\r\nGET / HTTP/1.1\r\n", false},
+	};
+	for (size_t i = 0; i < sizeof head / sizeof *head; i++) {
+		if (head_gets(head[i].text, strlen(head[i].text), "/health") != head[i].gets)
+			print_error("%s", head[i].text);
+		assert_int_equal(head_gets(head[i].text, strlen(head[i].text), "/health"), head[i].gets);
+	}
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(known_heads), cmocka_unit_test(prefixes),
-	                                   cmocka_unit_test(large_ones)};
+	                                   cmocka_unit_test(large_ones), cmocka_unit_test(heads_of_a_path)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
