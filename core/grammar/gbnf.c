@@ -11,7 +11,7 @@
 #include "core/grammar/reader.h"
 #include "core/grammar/states.h"
 
-enum { MAX_NAMED = 1 << 9, MAX_NAME = 64, MAX_WORK = 1 << 22 };
+enum { MAX_NAMED = 1 << 12, MAX_NAME = 64, MAX_WORK = 1 << 22 };
 
 struct named_rule {
 	char name[MAX_NAME];
@@ -79,11 +79,11 @@ static int name(struct reader* r) {
 	if (n == 0 || n >= MAX_NAME)
 		return reader_fail(r, "a name is expected, of at most 63 letters, digits, - and _");
 	for (int i = 0; i < of(r)->n_named; i++)
-		if (strlen(of(r)->named[i].name) == n && memcmp(of(r)->named[i].name, r->text + from, n) == 0)
+		if (memcmp(of(r)->named[i].name, r->text + from, n) == 0 && !of(r)->named[i].name[n])
 			return i;
 	if (of(r)->n_named == MAX_NAMED ||
 	    !grow_by_one(&of(r)->named, (size_t)of(r)->n_named, sizeof *of(r)->named))
-		return reader_fail(r, "more than 512 rules");
+		return reader_fail(r, "more than 4096 rules");
 	struct named_rule* named = &of(r)->named[of(r)->n_named];
 	*named = (struct named_rule){.node = -1};
 	memcpy(named->name, r->text + from, n);

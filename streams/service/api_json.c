@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "streams/json_text.h"
@@ -71,21 +72,47 @@ static size_t count_values(const char* text, size_t size) {
 	return n;
 }
 
+static int compare_names(const void* a, const void* b) {
+	return strcmp((*(const cJSON* const*)a)->string, (*(const cJSON* const*)b)->string);
+}
+
+/* n: the object's members. */
+static bool names_differ(const cJSON* object, size_t n, struct api_error* e) {
+	const cJSON** member = malloc((n + 1) * sizeof *member);
+	if (!member)
+		return api_no_memory(e);
+	n = 0;
+	for (const cJSON* item = object->child; item; item = item->next)
+		member[n++] = item;
+	qsort(member, n, sizeof *member, compare_names);
+	bool differ = true;
+	for (size_t i = 1; i < n && differ; i++)
+		differ = compare_names(member + i - 1, member + i) != 0 ||
+		         api_refuse(e, member[i]->string, "duplicate_key", "The key '%.80s' is given twice.",
+		                    member[i]->string);
+	free(member);
+	return differ;
+}
+
+/* Other code searches members one by one, but not those of a map from names to numbers. */
+static bool object_is_good(const cJSON* object, struct api_error* e) {
+	size_t n = 0;
+	bool numbers = true;
+	for (const cJSON* item = object->child; item; item = item->next, n++)
+		numbers &= cJSON_IsNumber(item) || cJSON_IsFalse(item);
+	const int most = numbers ? API_MAX_NUMBERS : API_MAX_KEYS;
+	if (n > (size_t)most)
+		return api_refuse(e, NULL, NULL, "An object has more than %d members.", most);
+	return names_differ(object, n, e);
+}
+
 /* cJSON keeps both members of a repeated name. json_check bounds the depth. */
-static bool keys_are_single(const cJSON* value, struct api_error* e) {
-	int n = 0;
-	for (const cJSON* item = value->child; item; item = item->next) {
-		if (cJSON_IsObject(value)) {
-			if (++n > API_MAX_KEYS)
-				return api_refuse(e, NULL, NULL, "An object has more than %d members.", API_MAX_KEYS);
-			for (const cJSON* other = value->child; other != item; other = other->next)
-				if (strcmp(other->string, item->string) == 0)
-					return api_refuse(e, item->string, "duplicate_key", "The key '%.80s' is given twice.",
-					                  item->string);
-		}
-		if (item->child && !keys_are_single(item, e))
+static bool objects_are_good(const cJSON* value, struct api_error* e) {
+	if (cJSON_IsObject(value) && !object_is_good(value, e))
+		return false;
+	for (const cJSON* item = value->child; item; item = item->next)
+		if (item->child && !objects_are_good(item, e))
 			return false;
-	}
 	return true;
 }
 
@@ -102,7 +129,7 @@ cJSON* api_parse(const char* body, size_t size, struct api_error* e) {
 		api_refuse(e, NULL, "invalid_json", "The body could not be parsed.");
 	else if (!cJSON_IsObject(json))
 		api_refuse(e, NULL, NULL, "The body is not a JSON object.");
-	else if (keys_are_single(json, e))
+	else if (objects_are_good(json, e))
 		return json;
 	cJSON_Delete(json);
 	return NULL;

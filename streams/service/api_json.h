@@ -12,7 +12,11 @@
 #include "kernels/backend.h"
 #include "streams/text.h"
 
-enum { API_MAX_VALUES = 1 << 19, API_MAX_KEYS = 320 };
+enum {
+	API_MAX_VALUES = 1 << 19,
+	API_MAX_KEYS = 1024,   /* members of an object */
+	API_MAX_NUMBERS = 8192 /* if all of them are numbers */
+};
 
 /* The error that a client gets: {"error": {"message", "type", "param", "code"}}. */
 struct api_error {

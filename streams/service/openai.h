@@ -18,7 +18,8 @@ enum {
 	API_MAX_N = 128,
 	API_MAX_TASK = 127,
 	API_MAX_TOP = 20,
-	API_MAX_BIASES = 300
+	API_MAX_BIASES = API_MAX_NUMBERS,
+	API_MAX_GUIDED = 1 << 16 /* strings of guided_choice */
 };
 
 struct api_prompt { /* text, or ids where id is not NULL */

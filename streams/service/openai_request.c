@@ -227,8 +227,6 @@ static bool read_end_tokens(struct reading* r) {
 
 /* ---- the format of the answer: response_format, vLLM's guided_*, llama.cpp's grammar ------------- */
 
-enum { MOST_CHOICES = 1024 };
-
 /* Keeps the compiled grammar; an answer may have only one. */
 static bool take_grammar(struct reading* r, struct grammar* grammar) {
 	if (!grammar)
@@ -281,18 +279,21 @@ static bool read_response_format(struct reading* r) {
 static bool read_guided_json(struct reading* r) { return take_json(r, r->value); }
 
 static bool read_guided_choice(struct reading* r) {
-	const char* choice[MOST_CHOICES];
-	const cJSON* item;
-	int n = 0;
-	if (!cJSON_IsArray(r->value))
-		return refuse(r, "invalid_value", "'%.40s' must be a list of strings.", r->name);
-	cJSON_ArrayForEach (item, r->value) {
-		if (!cJSON_IsString(item) || n == MOST_CHOICES)
-			return refuse(r, "invalid_value", "'%.40s' is not a list of up to %d strings.", r->name,
-			              MOST_CHOICES);
+	int n = cJSON_IsArray(r->value) ? 0 : -1;
+	for (const cJSON* item = r->value->child; item && n >= 0; item = item->next)
+		n = cJSON_IsString(item) && n < API_MAX_GUIDED ? n + 1 : -1;
+	if (n < 0)
+		return refuse(r, "invalid_value", "'%.40s' is not a list of up to %d strings.", r->name,
+		              API_MAX_GUIDED);
+	const char** choice = malloc(((size_t)n + 1) * sizeof *choice);
+	if (!choice)
+		return api_no_memory(r->error);
+	n = 0;
+	for (const cJSON* item = r->value->child; item; item = item->next)
 		choice[n++] = item->valuestring;
-	}
-	return take_grammar(r, grammar_from_choices(choice, n, &r->why));
+	struct grammar* const grammar = grammar_from_choices(choice, n, &r->why);
+	free(choice);
+	return take_grammar(r, grammar);
 }
 
 static bool take_text(struct reading* r, struct grammar* (*from)(const char*, size_t, struct error*)) {

@@ -58,6 +58,11 @@ def main():
         names = [f"name {i}" for i in range(10000)]
         text = s.complete("Say: ", max_tokens=40, temperature=1, seed=1, guided_json={"enum": names})["choices"][0]["text"]
         assert json.loads(text) in names, text
+        text = s.complete("Say: ", max_tokens=40, temperature=1, seed=1, guided_choice=names)["choices"][0]["text"]
+        assert text in names, text
+        rules = "\n".join(["root ::= r0"] + ['r%d ::= "%d" r%d' % (i, i % 10, i + 1) for i in range(2000)] + ['r2000 ::= "."'])
+        text = s.complete("Say: ", max_tokens=40, temperature=1, seed=1, guided_grammar=rules)["choices"][0]["text"]
+        assert text.startswith("0123456789012345"), text
         status, _, answer = s.call("POST", "/v1/completions", {"prompt": "Say: ", "guided_regex": r"(\w?){3000}\w{3000}"})
         assert status == 400 and "too ambiguous" in json.dumps(answer), (status, answer)
         gbnf = 'root ::= "(" [a-z]{1,3} ("," [a-z]){0,4} ")"'

@@ -22,6 +22,29 @@ def text_of(page):
         return file.read()
 
 
+# The constants of the service's second table of limits, row by row; and those of fields whose message names the field's range.
+LIMITS = ["JSON_DEPTH", "API_MAX_VALUES", "API_MAX_KEYS", "API_MAX_NUMBERS", "CHAT_MAX_MESSAGES", "API_MAX_CHOICES", "API_MAX_CHOICES",
+          "API_MAX_STOPS", "API_MAX_STOP_BYTES", "API_MAX_BIASES", "API_MAX_GUIDED", "MAX_NAMED", "READER_REPEAT", "MAX_SCHEMA_BYTES",
+          "MAX_SCHEMA_DEPTH", "MAX_SCHEMAS", "MAX_PROPERTIES", "MAX_ITEMS", "MAX_SCHEMAS_EITHER"]
+OTHER_LIMITS = ["API_MAX_N", "API_MAX_TOP", "API_MAX_TASK"]
+
+
+def rows_of_limits(columns):
+    """The rows of the service's tables of limits that have as many columns."""
+    limits = text_of("docs/service.md").split("## Limits")[1].split("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip()[1:-1].split("|")] for line in limits.splitlines() if line.startswith("|")]
+    return [row for row in rows if len(row) == columns][2:]
+
+
+def value_of(constant, source):
+    """Of a constant of an enum: a number, a shift, or another constant."""
+    value = re.search(r"^(?!\s*/?\*).*?\b%s = ([\w<> ]+?)\s*[,}/\n]" % constant, source, re.M).group(1)
+    if re.fullmatch(r"[\d< ]+", value):
+        left, _, right = value.partition("<<")
+        return int(left) << int(right or 0)
+    return value_of(value, source)
+
+
 def options_of(text):
     return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9_-]+", text))
 
@@ -76,8 +99,7 @@ class Pages(EndToEnd):
 
     def test_limits_are_those_of_the_table(self):
         """Each default is the help's, each code and gauge stands in the service's source."""
-        rows = [[cell.strip() for cell in line.strip()[1:-1].split("|")] for line in text_of("docs/service.md").split("## Limits")[1]
-                .split("\n## ")[0].splitlines() if line.startswith("|")][2:]
+        rows = rows_of_limits(6)
         whole = run("serve", "--help-all").stdout.decode()
         source = "".join(text_of(os.path.relpath(path, SOURCE)) for path in glob.glob(os.path.join(SOURCE, "streams", "service", "*.[ch]")))
         self.assertGreater(len(rows), 12)
@@ -97,6 +119,21 @@ class Pages(EndToEnd):
                     self.assertIn('"%s"' % gauge.strip("`").removeprefix("swiftlet_"), source)
                 if status.isdigit():
                     self.assertIn(status, source)
+
+    def test_limits_of_a_request_are_the_constants(self):
+        """Each row's number is its constant's, and the message with that number is the source's. No constant lacks a row."""
+        source = "".join(text_of(os.path.relpath(path, SOURCE))  # headers first
+                         for folder in ("streams", "streams/service", "core/grammar")
+                         for path in sorted(glob.glob(os.path.join(SOURCE, folder, "*.[ch]")), key=lambda path: path.endswith(".c")))
+        rows = rows_of_limits(3)
+        self.assertEqual(len(rows), len(LIMITS), "a row for each constant, in the same order")
+        for (limit, most, message), constant in zip(rows, LIMITS):
+            with self.subTest(limit=limit):
+                self.assertEqual(value_of(constant, source), int(most))
+                self.assertEqual(message.count(most), 1)
+                pattern = re.escape(message.strip("`")).replace(most, "(?:%d|%zu|" + most + ")").replace(r"\ ", r'\s*(?:"\s*")?\s*')
+                self.assertRegex(source, pattern)
+        self.assertEqual(set(re.findall(r"\b(?:API|CHAT)_MAX_\w+", source)) - set(LIMITS), set(OTHER_LIMITS))
 
 
 def bench_options():

@@ -378,12 +378,40 @@ static void hostile_sizes(void** unused) {
 	assert_false(api_read_completion(body, n + 2, 4096, &q, &e));
 	assert_non_null(strstr(e.message, "values"));
 	n = (size_t)sprintf(body, "{\"model\": \"m\", \"prompt\": \"x\"");
-	for (int i = 0; i < 400; i++)
+	for (int i = 0; i < API_MAX_KEYS; i++)
 		n += (size_t)sprintf(body + n, ", \"k%d\": 1", i);
 	n += (size_t)sprintf(body + n, "}");
 	assert_false(api_read_completion(body, n, 4096, &q, &e));
 	assert_non_null(strstr(e.message, "members"));
 	free(body);
+}
+
+/* Writes a body with a map of that many tokens; `last` is one more member. */
+static bool biases(int first, int past, const char* last) {
+	char* body = malloc((size_t)(past - first) * 16 + 100);
+	size_t n = (size_t)sprintf(body, "{\"prompt\": \"a\", \"logit_bias\": {");
+	for (int i = first; i < past; i++)
+		n += (size_t)sprintf(body + n, "\"%d\": -100, ", i);
+	sprintf(body + n, "%s}}", last);
+	const bool taken = completion(body);
+	free(body);
+	return taken;
+}
+
+/* Clients forbid thousands of tokens. Larger maps, and names given twice, are refused in good time. */
+static void maps_of_numbers(void** unused) {
+	(void)unused;
+	assert_true(biases(0, 4095, "\"4095\": 1"));
+	assert_int_equal(q.n_bias, 4096);
+	assert_true(q.bias[4095].token == 4095 && near((double)q.bias[4095].bias, 1));
+	api_request_free(&q);
+	assert_false(biases(0, 4095, "\"17\": 1"));
+	assert_string_equal(e.param, "17");
+	assert_string_equal(e.code, "duplicate_key");
+	assert_false(biases(0, 4095, "\"4095\": \"1\"")); /* no map of numbers */
+	assert_non_null(strstr(e.message, "more than 1024 members"));
+	assert_false(biases(0, API_MAX_NUMBERS, "\"9999\": 1"));
+	assert_non_null(strstr(e.message, "more than 8192 members"));
 }
 
 static void errors_in_openai_shape(void** unused) {
@@ -465,6 +493,7 @@ int main(void) {
 	    cmocka_unit_test(bad_messages),
 	    cmocka_unit_test(bad_bytes),
 	    cmocka_unit_test(hostile_sizes),
+	    cmocka_unit_test(maps_of_numbers),
 	    cmocka_unit_test(errors_in_openai_shape),
 	    cmocka_unit_test(tools_may_or_must_be_called),
 	};
