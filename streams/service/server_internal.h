@@ -78,7 +78,7 @@ struct http_call {
 	int status; /* answered with; 0: not yet */
 	enum { CALL_NEW, CALL_WORKING, CALL_WORKED } work;
 	struct http_call* next_work;
-	double queued;
+	double turn;                   /* in the workers' queue: the earliest goes first */
 	struct MHD_Response* response; /* made by a worker, not sent yet; owned */
 	struct generation* opened;     /* made by a worker, not begun yet; owned */
 	struct generation* generation;

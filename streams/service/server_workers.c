@@ -6,9 +6,11 @@
  *
  * The tenant with the fewest requests at work goes first. Within a tenant, a request may go before earlier
  * ones if it is smaller by as much as a worker does in the time between. */
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "streams/service/body_coding.h"
 #include "streams/service/generation.h"
 
 enum { WORKERS = 2 };
@@ -25,14 +27,20 @@ struct workers {
 
 static const double seconds_a_byte = 1e-6;
 
-static double turn_of(const struct http_call* c) { return c->queued + seconds_a_byte * (double)c->body.size; }
+/* The bytes of the body; of a compressed one as many as it may grow to. */
+static double count_bytes(const struct http_call* c) {
+	enum { GROWTH = 1032 }; /* the highest rate that deflate reaches */
+	const char* coding = call_header(c, "Content-Encoding");
+	const bool compressed = coding && body_coding_known(coding);
+	return fmin(SERVER_BODY, (compressed ? GROWTH : 1) * (double)c->body.size);
+}
 
 /* With the lock held. */
 static struct http_call* take_next(struct workers* w) {
 	struct http_call** best = &w->first;
 	for (struct http_call** c = &w->first; *c; c = &(*c)->next_work) {
 		const int more = w->at_work[(*c)->tenant] - w->at_work[(*best)->tenant];
-		if (more < 0 || (more == 0 && turn_of(*c) < turn_of(*best)))
+		if (more < 0 || (more == 0 && (*c)->turn < (*best)->turn))
 			best = c;
 	}
 	struct http_call* const taken = *best;
@@ -87,7 +95,7 @@ bool workers_take(struct workers* w, struct http_call* c) {
 	const bool taken = !w->stopping;
 	if (taken) {
 		c->work = CALL_WORKING;
-		c->queued = seconds_now();
+		c->turn = seconds_now() + seconds_a_byte * count_bytes(c);
 		c->next_work = w->first;
 		w->first = c;
 		MHD_suspend_connection(c->connection);
