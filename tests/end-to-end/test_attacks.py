@@ -1,7 +1,7 @@
 """Nobody stalls anybody: long prompts, clients that leave, many items at once, streams that wait, blocked threads."""
 import concurrent.futures, contextlib, ctypes, http.client, json, os, socket, sys, threading, time, urllib.request
 
-from service import SOURCE, Server
+from service import SOURCE, Server, wait_for
 
 sys.path.insert(0, os.path.join(SOURCE, "tools", "load"))
 import attacks
@@ -123,7 +123,7 @@ def probes_have_their_own_threads():
         def some_answer(path):
             return any(pool.map(lambda _: answers_within(s.port, path, 0.5), range(4)))
         threads = sorted(int(name) for name in os.listdir("/proc/%d/task" % s.process.pid))[1:]
-        for pair in zip(threads, threads[1:]):
+        for pair in ((a, b) for near in (1, 2, 3) for a, b in zip(threads, threads[near:])):  # another may begin between them
             try:
                 with halted(pair):
                     if not some_answer("/version") and answers_within(s.port, "/health", 5):
@@ -141,10 +141,11 @@ def probes_have_their_own_threads():
 def probes_have_their_own_places():
     """512 open connections left no place for a health check."""
     with Server() as s:
-        held = [http.client.HTTPConnection("127.0.0.1", s.port) for _ in range(512)]
-        for connection in held:
-            connection.request("GET", "/version")
-            connection.getresponse().read()
+        held = []
+        for _ in range(512):
+            held.append(socket.create_connection(("127.0.0.1", s.port)))
+            held[-1].sendall(attacks.POST + b"Content-Length: 100\r\n\r\n")  # whose body does not come
+        wait_for("all to be open", lambda: s.metric("swiftlet_connections") >= 512, 30)
         for path in ("/health", "/metrics", "/ready") * 20:
             assert answers_within(s.port, path, 5), path
         assert not answers_within(s.port, "/version", 0.3), "a place was free: this test shows nothing"
