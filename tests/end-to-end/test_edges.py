@@ -86,7 +86,7 @@ def end_amid_answers():
 
 def who_had_an_answer_keeps_his_place():
     """While silent connections press, one that has had an answer may wait; they may not."""
-    get = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    get = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with Server() as s:
         kept = socket.create_connection(("127.0.0.1", s.port), timeout=60)
         kept.sendall(get)
