@@ -125,7 +125,7 @@ def places_of_one_address():
             held = []
             for i in range(8):
                 c = socket.create_connection((address, s.port), timeout=30)
-                c.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+                c.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\nX-Api-Key: some-key-0001\r\n\r\n")
                 said = c.recv(4096)
                 held.append(b" 200 " in said)
                 if not held[-1]:
