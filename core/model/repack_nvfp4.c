@@ -45,7 +45,7 @@ static bool widen(const struct nvfp4* q, void* out) {
 	memcpy(&whole, q->whole->data, sizeof whole);
 	for (int64_t i = 0; i < q->rows * q->cols; i++) {
 		const float scale = e4m3_to_float(q->scales->data[i / GROUP]);
-		const unsigned code = q->codes->data[i / 2] >> 4 * (i % 2) & 15u;
+		const unsigned code = (unsigned)q->codes->data[i / 2] >> 4 * (i % 2) & 15u;
 		const float weight = e2m1_to_float(code) * (q->divides ? scale / whole : scale * whole);
 		if (!isfinite(weight))
 			return false;
@@ -125,7 +125,7 @@ static void widen_block(const uint8_t* block, float whole, void* out, int64_t at
 		const uint8_t* codes = block + BLOCK_GROUPS + g * GROUP / 2;
 		const float scale = block_scale(block[g]);
 		for (int j = 0; j < GROUP; j++) {
-			const unsigned code = codes[j % (GROUP / 2)] >> 4 * (j / (GROUP / 2)) & 15u;
+			const unsigned code = (unsigned)codes[j % (GROUP / 2)] >> 4 * (j / (GROUP / 2)) & 15u;
 			dtype_put(DTYPE_BF16, out, at + g * GROUP + j, e2m1_to_float(code) * scale * whole);
 		}
 	}
