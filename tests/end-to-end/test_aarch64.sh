@@ -18,7 +18,7 @@ cmake -G Ninja -B "$build" --toolchain tools/aarch64.cmake -DSWIFTLET_TESTS=ON -
 	cat "$build/configure.log"
 	exit 1
 }
-targets=(test-checkkernels-small test-checkkernels-matmul test-checkkernels-dtype test-checkkernels-columns swiftlet swiftlet-bench)
+targets=(test-checkkernels-small test-checkkernels-matmul test-checkkernels-dtype test-checkkernels-columns swiftlet swiftlet-bench libswiftlet)
 [ "$SWIFTLET_FULL" = 0 ] || targets+=(test-kernels-invariance test-kernels-draft_weights)
 ninja -C "$build" "${targets[@]}" > "$build/build.log" 2>&1 || {
 	grep -v '^\[' "$build/build.log"
