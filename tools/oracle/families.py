@@ -99,45 +99,47 @@ def without_prefix(folder):
     save_file({name.removeprefix("model."): tensor for name, tensor in load_file(path).items()}, path)
 
 
-def fp8(block, quantization):
-    """Matrices of the blocks as E4M3 with scales by block, by row ((1, 0)) or one a tensor ((0, 0)). The model
-    is judged on their values in float32."""
+def quantized(convert, config, matrices="proj.weight"):
+    """Converts the matrices whose names end so; the others stay. convert(name, matrix) gives the values, on which the model is
+    judged, and the tensors that are stored in place of the matrix. config: what config.json holds about them."""
+    stored = {}
+
+    def save(tensors, folder):
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / "model.safetensors")
+
     def edit(folder):
-        path = folder / "model.safetensors"
-        plain, stored = {}, {}
-        for name, tensor in load_file(path).items():
-            plain[name] = stored[name] = tensor
-            if not name.endswith("proj.weight"):
-                continue
-            rows, cols = tensor.shape
-            down, across = block[0] or rows, block[1] or cols
-            scale = torch.stack([torch.stack([part.abs().max() / 400 for part in strip.split(across, 1)])
-                                 for strip in tensor.split(down, 0)])
-            whole = scale.repeat_interleave(down, 0).repeat_interleave(across, 1)[:rows, :cols]
-            stored[name] = (tensor / whole).to(torch.float8_e4m3fn)
-            stored[name.replace("weight", quantization["name"])] = scale if block != (0, 0) else scale[0, 0]
-            plain[name] = stored[name].float() * whole
-        save_file({n: t.contiguous() for n, t in plain.items()}, path)
-        edit.stored = stored
+        plain = {}
+        stored.clear()
+        for name, tensor in load_file(folder / "model.safetensors").items():
+            if name.endswith(matrices):
+                plain[name], parts = convert(name, tensor)
+                stored.update(parts)
+            else:
+                plain[name] = stored[name] = tensor
+        save(plain, folder)
 
     def after(folder):
-        save_file(edit.stored, folder / "model.safetensors")
-        path = folder / "config.json"
-        config = json.loads(path.read_text())
-        config["quantization_config"] = quantization["config"]
-        path.write_text(json.dumps(config, indent=1) + "\n")
-    return {"edit": edit, "after": after}
-
-
-def as_stored(edit, config):
-    """The folder with edit.stored in the plain model's place, and what config.json holds about it."""
-    def after(folder):
-        save_file({n: t.contiguous() for n, t in edit.stored.items()}, folder / "model.safetensors")
+        save(stored, folder)
         path = folder / "config.json"
         whole = json.loads(path.read_text())
         whole["quantization_config"] = config
         path.write_text(json.dumps(whole, indent=1) + "\n")
     return {"edit": edit, "after": after}
+
+
+def fp8(block, quantization):
+    """Matrices of the blocks as E4M3 with scales by block, by row ((1, 0)) or one a tensor ((0, 0)). The model
+    is judged on their values in float32."""
+    def convert(name, tensor):
+        rows, cols = tensor.shape
+        down, across = block[0] or rows, block[1] or cols
+        scale = torch.stack([torch.stack([part.abs().max() / 400 for part in strip.split(across, 1)])
+                             for strip in tensor.split(down, 0)])
+        whole = scale.repeat_interleave(down, 0).repeat_interleave(across, 1)[:rows, :cols]
+        codes = (tensor / whole).to(torch.float8_e4m3fn)
+        return codes.float() * whole, {
+            name: codes, name.replace("weight", quantization["name"]): scale if block != (0, 0) else scale[0, 0]}
+    return quantized(convert, quantization["config"])
 
 
 # OCP Microscaling Formats 1.0: sign, two exponent bits, one mantissa bit.
@@ -146,23 +148,18 @@ E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -
 
 def mxfp4():
     """gpt-oss' experts in MXFP4: groups of 32 inputs, two to a byte, with an exponent each."""
-    def edit(folder):
-        path = folder / "model.safetensors"
-        plain, stored = {}, {}
-        for name, tensor in load_file(path).items():
-            if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
-                plain[name] = stored[name] = tensor
-                continue
-            rows = tensor.float().transpose(1, 2)  # (experts, outputs, inputs)
-            groups = rows.reshape(*rows.shape[:2], -1, 32)
-            exponent = torch.floor(torch.log2(groups.abs().amax(-1))) - 2
-            codes = (groups[..., None] / torch.exp2(exponent)[..., None, None] - E2M1).abs().argmin(-1)
-            plain[name] = (E2M1[codes] * torch.exp2(exponent)[..., None]).reshape(rows.shape).transpose(1, 2)
-            stored[name + "_blocks"] = (codes[..., 0::2] | codes[..., 1::2] << 4).to(torch.uint8)
-            stored[name + "_scales"] = (exponent + 127).to(torch.uint8)
-        save_file({n: t.contiguous() for n, t in plain.items()}, path)
-        edit.stored = stored
-    return as_stored(edit, {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]})
+    def convert(name, tensor):
+        stored = {}
+        rows = tensor.float().transpose(1, 2)  # (experts, outputs, inputs)
+        groups = rows.reshape(*rows.shape[:2], -1, 32)
+        exponent = torch.floor(torch.log2(groups.abs().amax(-1))) - 2
+        codes = (groups[..., None] / torch.exp2(exponent)[..., None, None] - E2M1).abs().argmin(-1)
+        values = (E2M1[codes] * torch.exp2(exponent)[..., None]).reshape(rows.shape).transpose(1, 2)
+        stored[name + "_blocks"] = (codes[..., 0::2] | codes[..., 1::2] << 4).to(torch.uint8)
+        stored[name + "_scales"] = (exponent + 127).to(torch.uint8)
+        return values, stored
+    return quantized(convert, {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]},
+                     ("experts.gate_up_proj", "experts.down_proj"))
 
 
 def words(numbers, order=range(8)):
@@ -179,55 +176,43 @@ def four_bits(group, config, reorder=False):
     gptq, most = config["quant_method"] == "gptq", 2 ** config["bits"] - 1
     deal = range(32 // config["bits"]) if gptq else (0, 2, 4, 6, 1, 3, 5, 7)
 
-    def edit(folder):
-        path = folder / "model.safetensors"
-        plain, stored = {}, {}
-        for name, tensor in load_file(path).items():
-            if not name.endswith("proj.weight"):
-                plain[name] = stored[name] = tensor
-                continue
-            stem, inputs = name.removesuffix("weight"), tensor.shape[1]
-            of = torch.arange(inputs) // group
-            if reorder:
-                of = of[torch.randperm(inputs, generator=torch.Generator().manual_seed(len(name)))]
-            w = tensor.float().t()  # (inputs, outputs)
-            low = torch.stack([w[of == g].amin(0) for g in range(of.max() + 1)]).clamp(max=0)
-            high = torch.stack([w[of == g].amax(0) for g in range(of.max() + 1)]).clamp(min=0)
-            scale = (torch.maximum(high, -low) / 127 if config.get("sym") else (high - low) / most).half()
-            zero = torch.full_like(low, 128) if config.get("sym") else torch.round(-low / scale.float()).clamp(1, most)
-            q = torch.round(w / scale.float()[of] + zero[of]).clamp(0, most)
-            plain[name] = ((q - zero[of]) * scale.float()[of]).t()
-            stored[stem + "scales"] = scale
-            stored[stem + "qzeros"] = words(zero - (1 if gptq and config.get("checkpoint_format") != "gptq_v2" else 0), deal)
-            stored[stem + "qweight"] = words(q.t(), deal).t() if gptq else words(q, deal)
-            if gptq:
-                stored[stem + "g_idx"] = of.to(torch.int32)
-        save_file({n: t.contiguous() for n, t in plain.items()}, path)
-        edit.stored = stored
-    return as_stored(edit, config)
+    def convert(name, tensor):
+        stored = {}
+        stem, inputs = name.removesuffix("weight"), tensor.shape[1]
+        of = torch.arange(inputs) // group
+        if reorder:
+            of = of[torch.randperm(inputs, generator=torch.Generator().manual_seed(len(name)))]
+        w = tensor.float().t()  # (inputs, outputs)
+        low = torch.stack([w[of == g].amin(0) for g in range(of.max() + 1)]).clamp(max=0)
+        high = torch.stack([w[of == g].amax(0) for g in range(of.max() + 1)]).clamp(min=0)
+        scale = (torch.maximum(high, -low) / 127 if config.get("sym") else (high - low) / most).half()
+        zero = torch.full_like(low, 128) if config.get("sym") else torch.round(-low / scale.float()).clamp(1, most)
+        q = torch.round(w / scale.float()[of] + zero[of]).clamp(0, most)
+        values = ((q - zero[of]) * scale.float()[of]).t()
+        stored[stem + "scales"] = scale
+        stored[stem + "qzeros"] = words(zero - (1 if gptq and config.get("checkpoint_format") != "gptq_v2" else 0), deal)
+        stored[stem + "qweight"] = words(q.t(), deal).t() if gptq else words(q, deal)
+        if gptq:
+            stored[stem + "g_idx"] = of.to(torch.int32)
+        return values, stored
+    return quantized(convert, config)
 
 
 def whole_numbers(kind, zeros=False):
     """Matrices of the blocks in 8 bits with a scale for each row, of a float type, as compressed-tensors stores them."""
-    def edit(folder):
-        path = folder / "model.safetensors"
-        plain, stored = {}, {}
-        for name, tensor in load_file(path).items():
-            if not name.endswith("proj.weight"):
-                plain[name] = stored[name] = tensor
-                continue
-            w = tensor.float()
-            scale = ((w.amax(1, keepdim=True) - w.amin(1, keepdim=True)) / 255 if zeros
-                     else w.abs().amax(1, keepdim=True) / 127).to(kind)
-            zero = torch.round(-128 - w.amin(1, keepdim=True) / scale.float()).clamp(-128, 127) if zeros else 0
-            q = torch.round(w / scale.float() + zero).clamp(-128, 127)
-            plain[name] = (q - zero) * scale.float()
-            stored[name], stored[name + "_scale"] = q.to(torch.int8), scale
-            if zeros:
-                stored[name + "_zero_point"] = zero.to(torch.int8)
-        save_file({n: t.contiguous() for n, t in plain.items()}, path)
-        edit.stored = stored
-    return as_stored(edit, {"quant_method": "compressed-tensors", "format": "int-quantized", "config_groups": {"group_0": {
+    def convert(name, tensor):
+        stored = {}
+        w = tensor.float()
+        scale = ((w.amax(1, keepdim=True) - w.amin(1, keepdim=True)) / 255 if zeros
+                 else w.abs().amax(1, keepdim=True) / 127).to(kind)
+        zero = torch.round(-128 - w.amin(1, keepdim=True) / scale.float()).clamp(-128, 127) if zeros else 0
+        q = torch.round(w / scale.float() + zero).clamp(-128, 127)
+        values = (q - zero) * scale.float()
+        stored[name], stored[name + "_scale"] = q.to(torch.int8), scale
+        if zeros:
+            stored[name + "_zero_point"] = zero.to(torch.int8)
+        return values, stored
+    return quantized(convert, {"quant_method": "compressed-tensors", "format": "int-quantized", "config_groups": {"group_0": {
         "targets": ["Linear"], "weights": {"num_bits": 8, "type": "int", "symmetric": not zeros, "strategy": "channel"},
         "input_activations": {"num_bits": 8, "type": "int", "dynamic": True, "strategy": "token"}}}})
 
@@ -252,30 +237,24 @@ def nvfp4(modelopt=False):
     args = QuantizationArgs(num_bits=4, type="float", symmetric=True, strategy="tensor_group", group_size=16)
     scheme = QuantizationScheme(targets=["Linear"], weights=args)
 
-    def edit(folder):
-        path = folder / "model.safetensors"
-        plain, stored = {}, {}
-        for name, w in load_file(path).items():
-            if not name.endswith("proj.weight"):
-                plain[name] = stored[name] = w
-                continue
-            w = w.float()
-            whole = (448 * 6 / w.abs().max()).reshape(1)
-            if modelopt:
-                whole = 2.0 ** torch.floor(torch.log2(whole))  # so that both ways round alike
-            scale = (whole * w.reshape(w.shape[0], -1, 16).abs().amax(-1) / 6).to(torch.float8_e4m3fn)
-            packed = NVFP4PackedCompressor.compress({"weight": w, "weight_scale": scale.float(),
-                                                     "weight_global_scale": whole}, scheme)
-            plain[name] = NVFP4PackedCompressor.decompress(packed, scheme)["weight"].float()
-            if modelopt:
-                stored.update({name: packed["weight_packed"], name + "_scale": scale, name + "_scale_2": 1 / whole[0],
-                               name.replace("weight", "input_scale"): torch.tensor(1.0)})
-            else:
-                stored.update({name.replace("weight", part): tensor for part, tensor in packed.items()})
-                stored[name.replace("weight", "input_global_scale")] = torch.ones(1)
-        save_file({n: t.contiguous() for n, t in plain.items()}, path)
-        edit.stored = stored
-    return as_stored(edit, {"quant_method": "modelopt", "quant_algo": "NVFP4"} if modelopt else {
+    def convert(name, w):
+        stored = {}
+        w = w.float()
+        whole = (448 * 6 / w.abs().max()).reshape(1)
+        if modelopt:
+            whole = 2.0 ** torch.floor(torch.log2(whole))  # so that both ways round alike
+        scale = (whole * w.reshape(w.shape[0], -1, 16).abs().amax(-1) / 6).to(torch.float8_e4m3fn)
+        packed = NVFP4PackedCompressor.compress({"weight": w, "weight_scale": scale.float(),
+                                                 "weight_global_scale": whole}, scheme)
+        values = NVFP4PackedCompressor.decompress(packed, scheme)["weight"].float()
+        if modelopt:
+            stored.update({name: packed["weight_packed"], name + "_scale": scale, name + "_scale_2": 1 / whole[0],
+                           name.replace("weight", "input_scale"): torch.tensor(1.0)})
+        else:
+            stored.update({name.replace("weight", part): tensor for part, tensor in packed.items()})
+            stored[name.replace("weight", "input_global_scale")] = torch.ones(1)
+        return values, stored
+    return quantized(convert, {"quant_method": "modelopt", "quant_algo": "NVFP4"} if modelopt else {
         "quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "config_groups": {"group_0": {
             "targets": ["Linear"], "weights": {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16}}}})
 
@@ -284,63 +263,51 @@ def packed_bytes(group, symmetric=True):
     """Matrices of the blocks in 8 bits as compressed-tensors packs them itself."""
     from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
 
-    def edit(folder):
-        path = folder / "model.safetensors"
-        plain, stored = {}, {}
-        for name, tensor in load_file(path).items():
-            if not name.endswith("proj.weight"):
-                plain[name] = stored[name] = tensor
-                continue
-            w = tensor.float().reshape(tensor.shape[0], -1, group or tensor.shape[1])
-            low, high = w.amin(-1, keepdim=True).clamp(max=0), w.amax(-1, keepdim=True).clamp(min=0)
-            scale = (torch.maximum(-low, high) / 127 if symmetric else (high - low) / 255).bfloat16().float()
-            zero = torch.zeros_like(low) if symmetric else torch.round(-128 - low / scale).clamp(-128, 127)
-            q = torch.round(w / scale + zero).clamp(-128, 127)
-            plain[name] = ((q - zero) * scale).reshape(tensor.shape)
-            stored[name + "_packed"] = pack_to_int32(q.reshape(tensor.shape).to(torch.int8), 8)
-            stored[name + "_scale"] = scale[..., 0].bfloat16()
-            stored[name + "_shape"] = torch.tensor(tensor.shape)
-            if not symmetric:
-                stored[name + "_zero_point"] = pack_to_int32(zero[..., 0].to(torch.int8), 8, packed_dim=0)
-        save_file({n: t.contiguous() for n, t in plain.items()}, path)
-        edit.stored = stored
-    return as_stored(edit, {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {"group_0": {
+    def convert(name, tensor):
+        stored = {}
+        w = tensor.float().reshape(tensor.shape[0], -1, group or tensor.shape[1])
+        low, high = w.amin(-1, keepdim=True).clamp(max=0), w.amax(-1, keepdim=True).clamp(min=0)
+        scale = (torch.maximum(-low, high) / 127 if symmetric else (high - low) / 255).bfloat16().float()
+        zero = torch.zeros_like(low) if symmetric else torch.round(-128 - low / scale).clamp(-128, 127)
+        q = torch.round(w / scale + zero).clamp(-128, 127)
+        values = ((q - zero) * scale).reshape(tensor.shape)
+        stored[name + "_packed"] = pack_to_int32(q.reshape(tensor.shape).to(torch.int8), 8)
+        stored[name + "_scale"] = scale[..., 0].bfloat16()
+        stored[name + "_shape"] = torch.tensor(tensor.shape)
+        if not symmetric:
+            stored[name + "_zero_point"] = pack_to_int32(zero[..., 0].to(torch.int8), 8, packed_dim=0)
+        return values, stored
+    return quantized(convert, {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {"group_0": {
         "targets": ["Linear"], "weights": {"num_bits": 8, "type": "int", "symmetric": symmetric, **(
             {"strategy": "group", "group_size": group} if group else {"strategy": "channel"})}}}})
 
 
 def compressed(group, config, symmetric=True, reorder=False):
     """Matrices of the blocks in 4 bits as compressed-tensors packs them."""
-    def edit(folder):
-        path = folder / "model.safetensors"
-        plain, stored = {}, {}
-        for name, tensor in load_file(path).items():
-            if not name.endswith("proj.weight"):
-                plain[name] = stored[name] = tensor
-                continue
-            outputs, inputs = tensor.shape
-            of = torch.arange(inputs) // group
-            if reorder:
-                of = of[torch.randperm(inputs, generator=torch.Generator().manual_seed(len(name)))]
-                stored[name + "_g_idx"] = of.to(torch.int32)
-            w = tensor.float()
-            low = torch.stack([w[:, of == g].amin(1) for g in range(of.max() + 1)], 1).clamp(max=0)
-            high = torch.stack([w[:, of == g].amax(1) for g in range(of.max() + 1)], 1).clamp(min=0)
-            scale = (torch.maximum(-low / 8, high / 7) if symmetric else (high - low) / 15).bfloat16()
-            zero = torch.full_like(low, 8) if symmetric else torch.round(-low / scale.float()).clamp(0, 15)
-            q = torch.round(w / scale.float()[:, of] + zero[:, of]).clamp(0, 15)
-            plain[name] = (q - zero[:, of]) * scale.float()[:, of]
-            stored[name + "_packed"] = words(q)
-            stored[name + "_scale"] = scale
-            stored[name + "_shape"] = torch.tensor([outputs, inputs])
-            if not symmetric:
-                stored[name + "_zero_point"] = words(zero.t()).t()
-        save_file({n: t.contiguous() for n, t in plain.items()}, path)
-        edit.stored = stored
+    def convert(name, tensor):
+        stored = {}
+        outputs, inputs = tensor.shape
+        of = torch.arange(inputs) // group
+        if reorder:
+            of = of[torch.randperm(inputs, generator=torch.Generator().manual_seed(len(name)))]
+            stored[name + "_g_idx"] = of.to(torch.int32)
+        w = tensor.float()
+        low = torch.stack([w[:, of == g].amin(1) for g in range(of.max() + 1)], 1).clamp(max=0)
+        high = torch.stack([w[:, of == g].amax(1) for g in range(of.max() + 1)], 1).clamp(min=0)
+        scale = (torch.maximum(-low / 8, high / 7) if symmetric else (high - low) / 15).bfloat16()
+        zero = torch.full_like(low, 8) if symmetric else torch.round(-low / scale.float()).clamp(0, 15)
+        q = torch.round(w / scale.float()[:, of] + zero[:, of]).clamp(0, 15)
+        values = (q - zero[:, of]) * scale.float()[:, of]
+        stored[name + "_packed"] = words(q)
+        stored[name + "_scale"] = scale
+        stored[name + "_shape"] = torch.tensor([outputs, inputs])
+        if not symmetric:
+            stored[name + "_zero_point"] = words(zero.t()).t()
+        return values, stored
     weights = {"num_bits": 4, "type": "int", "symmetric": symmetric, "strategy": "group", "group_size": group,
                "actorder": "group" if reorder else None, **config}
-    return as_stored(edit, {"quant_method": "compressed-tensors", "format": "pack-quantized",
-                            "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}})
+    return quantized(convert, {"quant_method": "compressed-tensors", "format": "pack-quantized",
+                               "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}})
 
 
 def nf4(kind, double, dtype):
@@ -348,22 +315,16 @@ def nf4(kind, double, dtype):
     otherwise than its GPU code: rows are whole blocks here."""
     from bitsandbytes import functional
 
-    def edit(folder):
-        path = folder / "model.safetensors"
-        plain, stored = {}, {}
-        for name, tensor in load_file(path).items():
-            plain[name] = stored[name] = tensor
-            if not name.endswith("proj.weight"):
-                continue
-            codes, state = functional.quantize_4bit(tensor.to(dtype), blocksize=64, compress_statistics=double,
-                                                    quant_type=kind)
-            plain[name] = functional.dequantize_4bit(codes, state).float()
-            stored[name] = codes
-            stored.update({f"{name}.{part}": value for part, value in state.as_dict(packed=True).items()})
-        save_file({n: t.contiguous() for n, t in plain.items()}, path)
-        edit.stored = stored
-    return as_stored(edit, {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": kind,
-                            "bnb_4bit_use_double_quant": double})
+    def convert(name, tensor):
+        stored = {}
+        codes, state = functional.quantize_4bit(tensor.to(dtype), blocksize=64, compress_statistics=double,
+                                                quant_type=kind)
+        values = functional.dequantize_4bit(codes, state).float()
+        stored[name] = codes
+        stored.update({f"{name}.{part}": value for part, value in state.as_dict(packed=True).items()})
+        return values, stored
+    return quantized(convert, {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": kind,
+                               "bnb_4bit_use_double_quant": double})
 
 
 def in_f64(folder):
