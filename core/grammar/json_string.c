@@ -1,4 +1,5 @@
 /* Makes one language of a schema's pattern, format and lengths, and emits strings. */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -224,13 +225,17 @@ static const char* read_length_ahead(const char* pattern, int* least, int* most)
 	if (!pattern || strncmp(pattern, begin, strlen(begin)) != 0 || is_divided(pattern))
 		return NULL;
 	const char* at = pattern + strlen(begin);
+	if (!isdigit((unsigned char)*at)) /* nor a blank, which strtol would skip: .{ 5} is no repeat */
+		return NULL;
 	const long low = strtol(at, &end, 10);
-	const bool range = end > at && *end == ',';
+	const bool range = *end == ',';
 	at = range ? end + 1 : end;
 	const bool open = range && *at == '}';
+	if (range && !open && !isdigit((unsigned char)*at))
+		return NULL;
 	const long high = range && !open ? strtol(at, &end, 10) : low;
 	at = open ? at : end;
-	if (low < 0 || high < low || high >= LANGUAGE_STATES || *at++ != '}')
+	if (high < low || high >= LANGUAGE_STATES || *at++ != '}')
 		return NULL;
 	at += strncmp(at, "\\.?", 3) == 0 ? 3 : 0;
 	*least = (int)low;

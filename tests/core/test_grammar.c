@@ -113,6 +113,10 @@ static void test_dialects(void** state) {
 	     {"\"abc\"", "\"abc d\""},
 	     {"\"ab\"", "\"abc\\n\""}},
 	    {"{\"type\":\"string\",\"pattern\":\"^(?=.{1,2}$)a|b+$\"}", {"\"a\"", "\"bbb\""}, {"\"abc\""}},
+	    {"{\"type\":\"string\",\"pattern\":\"^(?=.{2,3}$)a+$\"}", {"\"aaa\""}, {"\"a\"", "\"aaaa\""}},
+	    /* not lengths: a blank or a sign makes the brace a character */
+	    {"{\"type\":\"string\",\"pattern\":\"^(?=.{ 5}$)a{ 5}$\"}", {"\"a{ 5}\""}, {"\"aaaaa\""}},
+	    {"{\"type\":\"string\",\"pattern\":\"^(?=.{1,+5}$)a.*$\"}", {"\"a{1,5}\"", "\"a{1,,5}\""}, {"\"aaaaa\""}},
 	    /* zod's host names */
 	    {"{\"type\":\"string\",\"pattern\":\"^(?=.{1,253}\\\\.?$)[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])"
 	     "?"
