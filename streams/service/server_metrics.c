@@ -140,8 +140,8 @@ static void write_now(struct server* s, const struct scheduler_now* now, struct 
 	if (s->option.work.prompts)
 		prompt_cache_count(s->option.work.prompts, &p);
 	const struct metric_row rows[] = {
-	    {"queue_length", NULL, "Generations that wait for a session.", now->queue},
-	    {"queue_limit", NULL, "Generations that may wait.", s->option.work.queue},
+	    {"queue_length", NULL, "Requests that wait for a session.", now->queue},
+	    {"queue_limit", NULL, "Requests that may wait.", s->option.work.queue},
 	    {"sessions", NULL, "Sessions there are.", s->option.work.sessions},
 	    {"sessions_busy", NULL, "Sessions that generate.", now->busy},
 	    {"connections", NULL, "Open connections.", gate_present(s->gate)},
@@ -190,7 +190,7 @@ static void write_cache(struct text* out, const char* label, const struct schedu
 	snprintf(blocks, sizeof blocks, "block_size=\"%d\",num_gpu_blocks=\"%lld\"", PREFILL_CHUNK,
 	         (long long)(tokens / PREFILL_CHUNK));
 	const struct metric_row rows[] = {
-	    {"num_requests_waiting", NULL, "Generations that wait for a session.", now->queue},
+	    {"num_requests_waiting", NULL, "Requests that wait for a session.", now->queue},
 	    {"num_requests_running", NULL, "Generations that run.", now->busy},
 	    {"kv_cache_usage_perc", NULL, "Share of the cache that running generations fill, 0 to 1.", used},
 	    {"gpu_cache_usage_perc", NULL, "The same under its older name.", used},
