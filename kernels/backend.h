@@ -161,7 +161,7 @@ static inline void block_set_put(struct block_set* set, int block) {
 	set->word[block >> 6] |= (uint64_t)1 << (block & 63);
 }
 
-enum { MOST_STREAMS = 8 };
+enum { MOST_ALTUP = 8 };
 
 enum norm_kind {
 	NORM_RMS,  /* x / sqrt(mean(x²) + epsilon) · w */
@@ -277,7 +277,7 @@ struct model_shape {
 	 * a mix of all; after it each gets its share of what the block added. A block's attention has a second,
 	 * low-rank path from its input to its output (Menghani et al. 2024, "LAuReL"). 0: one state, and no such
 	 * path (Gemma 3n). */
-	int streams;
+	int altup;
 	/* Multi-head latent attention (Liu et al. 2024, DeepSeek-V2, section 2.1). A position keeps `latent`
 	 * elements and rope.dim rotated ones, which are the keys of all heads; the former are also the values. So
 	 * head_dim is latent + rope.dim, and kv_heads is 1. A head's query has nope_dim elements beside the
@@ -325,7 +325,7 @@ static inline bool attention_beside(const struct model_shape* s) {
 }
 /* True when blocks read more than the stream. Then no pass can continue from given states. */
 static inline bool shape_needs_tokens(const struct model_shape* s) {
-	return s->token_input > 0 || s->sharing_from > 0 || s->streams > 0 || attention_beside(s);
+	return s->token_input > 0 || s->sharing_from > 0 || s->altup > 0 || attention_beside(s);
 }
 /* True when later blocks read block b's keys and values. */
 static inline bool block_is_shared(const struct model_shape* s, int b) {
@@ -396,16 +396,16 @@ struct block_weights {
 	struct tensor input_gate, input_out; /* (token_input, dim), (dim, token_input) */
 	struct tensor input_norm;            /* (1, dim) */
 	struct tensor stream_scale;          /* (1, 1) multiplies the stream after the block (Gemma 4) */
-	/* With streams: r = tanh(stream_router · (norm(state) / dim)); each state k becomes itself + Σ_m mix[k,
-	 * m] · state m, with mix = stream_mix · r, and after the block it gets 1 + (stream_share · r)_k times
-	 * what was added. Gemma 3n's token input reads the first state times share_scale and is added to the
+	/* With AltUp: r = tanh(altup_router · (norm(state) / dim)); each state k becomes itself + Σ_m mix[k,
+	 * m] · state m, with mix = altup_predict · r, and after the block it gets 1 + (altup_correct · r)_k times
+	 * what was added. Gemma 3n's token input reads the first state times altup_scale and is added to the
 	 * others. */
-	struct tensor stream_router, stream_router_norm; /* (streams, dim), (1, dim) */
-	struct tensor stream_mix, stream_share;          /* (1, streams³), (1, streams²) */
-	struct tensor share_scale;                       /* (1, dim) or absent */
-	/* And attention's second path: x + norm(residual_up · residual_down · x). Both outputs are divided by
+	struct tensor altup_router, altup_router_norm; /* (altup, dim), (1, dim) */
+	struct tensor altup_predict, altup_correct;    /* (1, altup³), (1, altup²) */
+	struct tensor altup_scale;                     /* (1, dim) or absent */
+	/* And attention's second path: x + norm(laurel_up · laurel_down · x). Both outputs are divided by
 	 * sqrt(2). */
-	struct tensor residual_down, residual_up, residual_norm; /* (rank, dim), (dim, rank), (1, dim) */
+	struct tensor laurel_down, laurel_up, laurel_norm; /* (rank, dim), (dim, rank), (1, dim) */
 	/* Of the gate's elements only what exceeds their mean by so many standard deviations is kept (Gemma 3n).
 	 */
 	bool sparse;
@@ -443,9 +443,9 @@ struct weight_table {
 	struct tensor input_embedding;  /* (at most vocab, n_blocks·token_input); further tokens read row 0 */
 	struct tensor input_projection; /* (n_blocks·token_input, dim) */
 	struct tensor input_projection_norm; /* (1, token_input) */
-	/* With streams: maps of the embedding to each state but the first, and back of the last states to one,
+	/* With AltUp: maps of the embedding to each state but the first, and back of the last states to one,
 	 * which is the mean; (dim, dim) */
-	struct tensor stream_in[MOST_STREAMS], stream_out[MOST_STREAMS];
+	struct tensor altup_in[MOST_ALTUP], altup_out[MOST_ALTUP];
 	/* A layer that predicts the token after the next one (multi-token prediction, DeepSeek-AI 2024,
 	 * DeepSeek-V3, section 2.2): a row begins as join · [norm(embedding); norm(state)], with a token and a
 	 * state that the caller gives. Absent in all other tables. */

@@ -550,7 +550,7 @@ static bool bind_token_inputs(const struct binding* b, struct weight_table* w) {
 	const int rows = b->config->input_vocab ? b->config->input_vocab : m->vocab;
 	if (!m->token_input)
 		return true;
-	if (rows < m->vocab && m->streams == 0) /* Gemma 3n reads row 0 of the others */
+	if (rows < m->vocab && m->altup == 0) /* Gemma 3n reads row 0 of the others */
 		return error_set(b->error, "%s has %d rows, fewer than the vocabulary's %d", n->input_embedding, rows,
 		                 m->vocab);
 	if (!take_tensor(b, n->input_embedding, "", rows, all, &w->input_embedding))
@@ -561,16 +561,16 @@ static bool bind_token_inputs(const struct binding* b, struct weight_table* w) {
 }
 
 /* The maps of the embedding to a row's other states and back (Gemma 3n), one tensor each or all in one. */
-static bool bind_stream_maps(const struct binding* b, const char* name, struct tensor out[MOST_STREAMS]) {
+static bool bind_altup_maps(const struct binding* b, const char* name, struct tensor out[MOST_ALTUP]) {
 	const struct model_shape* m = &b->config->shape;
 	struct tensor whole;
 	struct binding at = *b;
 	char full[NAME_SIZE];
 	const bool stacked = strchr(name, '%') == NULL;
-	if (stacked && !tensor_table_take_stack(b->table, in_full(b, name, "", full), m->streams - 1, m->dim,
+	if (stacked && !tensor_table_take_stack(b->table, in_full(b, name, "", full), m->altup - 1, m->dim,
 	                                        m->dim, &whole, b->error))
 		return false;
-	for (int k = 1; k < m->streams; k++) {
+	for (int k = 1; k < m->altup; k++) {
 		at.expert = k - 1;
 		if (stacked)
 			out[k] = tensor_rows(&whole, (int64_t)(k - 1) * m->dim, m->dim);
@@ -580,33 +580,33 @@ static bool bind_stream_maps(const struct binding* b, const char* name, struct t
 	return true;
 }
 
-static bool bind_streams(const struct binding* b, struct weight_table* w) {
-	return b->config->shape.streams == 0 || (bind_stream_maps(b, b->names->stream_in, w->stream_in) &&
-	                                         bind_stream_maps(b, b->names->stream_out, w->stream_out));
+static bool bind_altup(const struct binding* b, struct weight_table* w) {
+	return b->config->shape.altup == 0 || (bind_altup_maps(b, b->names->altup_in, w->altup_in) &&
+	                                       bind_altup_maps(b, b->names->altup_out, w->altup_out));
 }
 
 /* A block's parts of them, and attention's second path, whose rank its tensor tells. */
-static bool bind_block_streams(const struct binding* b, struct block_weights* w) {
+static bool bind_block_altup(const struct binding* b, struct block_weights* w) {
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
-	const int64_t count = m->streams;
+	const int64_t count = m->altup;
 	char full[NAME_SIZE];
 	struct tensor unused;
-	if (m->streams == 0)
+	if (m->altup == 0)
 		return true;
 	const struct named_tensor* down =
-	    tensor_table_find(b->table, in_full(b, n->residual_down, ".weight", full));
+	    tensor_table_find(b->table, in_full(b, n->laurel_down, ".weight", full));
 	const int64_t rank = down && down->n_dims == 2 && down->dim[0] <= LARGEST ? down->dim[0] : 1;
 	w->sparse = b->config->sparse[b->block];
 	w->sparsity = b->config->sparsity[b->block];
-	return take_tensor(b, n->stream_router, "", count, m->dim, &w->stream_router) &&
-	       vector(b, n->stream_router_norm, ".weight", m->dim, &w->stream_router_norm) &&
-	       flat_vector(b, n->stream_mix, "", count * count, count, &w->stream_mix) &&
-	       flat_vector(b, n->stream_share, "", count, count, &w->stream_share) &&
-	       vector(b, n->share_scale, "", m->dim, b->config->no_share_scale ? &unused : &w->share_scale) &&
-	       matrix(b, n->residual_down, rank, m->dim, &w->residual_down) &&
-	       matrix(b, n->residual_up, m->dim, rank, &w->residual_up) &&
-	       vector(b, n->residual_norm, ".weight", m->dim, &w->residual_norm);
+	return take_tensor(b, n->altup_router, "", count, m->dim, &w->altup_router) &&
+	       vector(b, n->altup_router_norm, ".weight", m->dim, &w->altup_router_norm) &&
+	       flat_vector(b, n->altup_predict, "", count * count, count, &w->altup_predict) &&
+	       flat_vector(b, n->altup_correct, "", count, count, &w->altup_correct) &&
+	       vector(b, n->altup_scale, "", m->dim, b->config->no_altup_scale ? &unused : &w->altup_scale) &&
+	       matrix(b, n->laurel_down, rank, m->dim, &w->laurel_down) &&
+	       matrix(b, n->laurel_up, m->dim, rank, &w->laurel_up) &&
+	       vector(b, n->laurel_norm, ".weight", m->dim, &w->laurel_norm);
 }
 
 /* …and the parts of one block, with the scale of its output, which GGUF may leave out. */
@@ -641,7 +641,7 @@ static bool bind_blocks(struct binding* b, struct opened* o) {
 		    !(has_experts(b->config, b->block)
 		          ? bind_experts(b, w, o->expert + (size_t)b->block * (size_t)m->n_experts)
 		          : bind_mlp(b, w)) ||
-		    !bind_token_input(b, w) || !bind_block_streams(b, w))
+		    !bind_token_input(b, w) || !bind_block_altup(b, w))
 			return false;
 	}
 	return true;
@@ -779,7 +779,7 @@ bool bind_weights(struct model* model, const struct tensor_names* names, bool (*
 		return false;
 	model->weights.block = o->block;
 	if (!bind_ends(&b, model) || !bind_token_inputs(&b, &model->weights) ||
-	    !bind_streams(&b, &model->weights) || !bind_blocks(&b, o))
+	    !bind_altup(&b, &model->weights) || !bind_blocks(&b, o))
 		return false;
 	sum_up(model, &o->tensors);
 	b.block = NO_BLOCK;

@@ -40,10 +40,10 @@ struct tensor_names {
 	const char *input_gate, *input_out, *input_norm, *stream_scale;
 	/* Gemma 3n. Of no block, with a %d for the number of a map, which counts from 0, or stacked in one
 	 * tensor… */
-	const char *stream_in, *stream_out;
+	const char *altup_in, *altup_out;
 	/* …and of a block; the first five in full but for the block. */
-	const char *stream_router, *stream_mix, *stream_share, *share_scale;
-	const char *stream_router_norm, *residual_down, *residual_up, *residual_norm;
+	const char *altup_router, *altup_predict, *altup_correct, *altup_scale;
+	const char *altup_router_norm, *laurel_down, *laurel_up, *laurel_norm;
 	/* Latent attention, in full but for the block and ".weight"; key_up and value_up NULL: both are in kv_up.
 	 */
 	const char *query_down, *query_up, *query_down_norm, *kv_down, *kv_down_norm, *kv_up, *key_up, *value_up;

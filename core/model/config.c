@@ -1758,17 +1758,17 @@ static bool read_gemma3n(const struct source* s) {
 	m->attention_scale = 1;
 	m->value_norm = true;
 	m->token_input = 256;
-	m->streams = 4;
+	m->altup = 4;
 	s->config->input_vocab = 262144;
-	if (!read_int(s, "altup_active_idx", 0, MOST_STREAMS, &active) ||
-	    !read_int(s, "altup_num_inputs", 2, MOST_STREAMS, &m->streams) ||
+	if (!read_int(s, "altup_active_idx", 0, MOST_ALTUP, &active) ||
+	    !read_int(s, "altup_num_inputs", 2, MOST_ALTUP, &m->altup) ||
 	    !read_bool(s, "altup_correct_scale", &scaled) ||
 	    !read_int(s, "hidden_size_per_layer_input", 1, 1 << 16, &m->token_input) ||
 	    !read_int(s, "vocab_size_per_layer_input", 1, LARGEST, &s->config->input_vocab))
 		return false;
 	if (active != 0)
 		return fail(s, "altup_active_idx is %d, which is not supported; supported is 0", active);
-	s->config->no_share_scale = !scaled;
+	s->config->no_altup_scale = !scaled;
 	return read_shared_keys(s, 15) && read_sparsity(s) &&
 	       read_cap(s, "final_logit_softcapping", 30, &m->logit_softcap);
 }

@@ -31,7 +31,7 @@ struct config {
 	int input_vocab;         /* rows of the embedding for the blocks' inputs; 0: shape.vocab */
 	bool sparse[MAX_BLOCKS]; /* blocks whose gates are cut off, by so many standard deviations */
 	float sparsity[MAX_BLOCKS];
-	bool no_share_scale;            /* the first stream's scale is stored and not used (Gemma 3n) */
+	bool no_altup_scale;            /* the first state's scale is stored and not used (Gemma 3n) */
 	struct xielu xielu[MAX_BLOCKS]; /* of GGUF's metadata, as trained */
 	struct packing packing;
 	int32_t end_token[MAX_END_TOKENS];

@@ -89,8 +89,8 @@ static void add_later_parts(struct sha256* hash, const struct model_shape* m) {
 		for (int i = 0; i < SPACE_PARTS && r->input_scale[0] != 0; i++)
 			add_number(hash, (double)r->input_scale[i]);
 	}
-	if (m->streams > 0)
-		add_number(hash, m->streams);
+	if (m->altup > 0)
+		add_number(hash, m->altup);
 	if (m->ungated != (m->activation == ACTIVATION_RELU2 || m->activation == ACTIVATION_XIELU))
 		add_number(hash, 1 + m->ungated);
 	if (attention_beside(m))
@@ -205,9 +205,9 @@ void model_fingerprint(struct model* model) {
 		add_tensor(&hash, &w->input_projection);
 		add_tensor(&hash, &w->input_projection_norm);
 	}
-	for (int k = 1; k < w->shape.streams; k++) {
-		add_tensor(&hash, &w->stream_in[k]);
-		add_tensor(&hash, &w->stream_out[k]);
+	for (int k = 1; k < w->shape.altup; k++) {
+		add_tensor(&hash, &w->altup_in[k]);
+		add_tensor(&hash, &w->altup_out[k]);
 	}
 	for (int b = 0; w->block && b < w->shape.n_blocks; b++) {
 		const struct block_weights* k = &w->block[b];

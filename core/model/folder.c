@@ -14,7 +14,7 @@
 static const struct data_folder {
 	const char *embedding, *output_norm, *output, *block;
 	const char *input_embedding, *input_projection, *input_projection_norm;
-	const char *stream_in, *stream_out;
+	const char *altup_in, *altup_out;
 	const char* within;
 } places[] = {
 #define PLACE(prefix, head, within)                                                                          \
@@ -141,16 +141,16 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .input_out = "per_layer_projection",
 	    .input_norm = "post_per_layer_input_norm",
 	    .stream_scale = "layer_scalar",
-	    .stream_in = at->stream_in,
-	    .stream_out = at->stream_out,
-	    .stream_router = "altup.modality_router.weight",
-	    .stream_router_norm = "altup.router_norm",
-	    .stream_mix = "altup.prediction_coefs.weight",
-	    .stream_share = "altup.correction_coefs.weight",
-	    .share_scale = "altup.correct_output_scale",
-	    .residual_down = "laurel.linear_left",
-	    .residual_up = "laurel.linear_right",
-	    .residual_norm = "laurel.post_laurel_norm",
+	    .altup_in = at->altup_in,
+	    .altup_out = at->altup_out,
+	    .altup_router = "altup.modality_router.weight",
+	    .altup_router_norm = "altup.router_norm",
+	    .altup_predict = "altup.prediction_coefs.weight",
+	    .altup_correct = "altup.correction_coefs.weight",
+	    .altup_scale = "altup.correct_output_scale",
+	    .laurel_down = "laurel.linear_left",
+	    .laurel_up = "laurel.linear_right",
+	    .laurel_norm = "laurel.post_laurel_norm",
 	    .query_down = "self_attn.q_a_proj",
 	    .query_up = "self_attn.q_b_proj",
 	    .query_down_norm = "self_attn.q_a_layernorm",

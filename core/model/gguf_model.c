@@ -84,16 +84,16 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .input_out = "proj",
 	    .input_norm = "post_norm",
 	    .stream_scale = "layer_output_scale.weight",
-	    .stream_in = "altup_proj.weight",
-	    .stream_out = "altup_unembd_proj.weight",
-	    .stream_router = "altup_router.weight",
-	    .stream_router_norm = "altup_router_norm",
-	    .stream_mix = "altup_predict_coef.weight",
-	    .stream_share = "altup_correct_coef.weight",
-	    .share_scale = "altup_correct_scale.weight",
-	    .residual_down = "laurel_l",
-	    .residual_up = "laurel_r",
-	    .residual_norm = "laurel_post_norm",
+	    .altup_in = "altup_proj.weight",
+	    .altup_out = "altup_unembd_proj.weight",
+	    .altup_router = "altup_router.weight",
+	    .altup_router_norm = "altup_router_norm",
+	    .altup_predict = "altup_predict_coef.weight",
+	    .altup_correct = "altup_correct_coef.weight",
+	    .altup_scale = "altup_correct_scale.weight",
+	    .laurel_down = "laurel_l",
+	    .laurel_up = "laurel_r",
+	    .laurel_norm = "laurel_post_norm",
 	    .query_down = "attn_q_a",
 	    .query_up = "attn_q_b",
 	    .query_down_norm = "attn_q_a_norm",
@@ -532,9 +532,9 @@ static bool read_gemma3n(const struct gguf_source* s) {
 	m->value_norm = true;
 	m->activation = ACTIVATION_GELU_TANH;
 	m->logit_softcap = 30; /* files leave it out */
-	m->streams = 4;
-	if (!read_int(s, "altup.num_inputs", 2, MOST_STREAMS, &m->streams) ||
-	    !read_int(s, "altup.active_idx", 0, MOST_STREAMS, &active) ||
+	m->altup = 4;
+	if (!read_int(s, "altup.num_inputs", 2, MOST_ALTUP, &m->altup) ||
+	    !read_int(s, "altup.active_idx", 0, MOST_ALTUP, &active) ||
 	    !read_int(s, "attention.shared_kv_layers", 0, m->n_blocks - 1, &shared) ||
 	    !required_int(s, "embedding_length_per_layer_input", 1 << 16, &m->token_input) ||
 	    !read_float(s, "final_logit_softcapping", 0, 1e9, &m->logit_softcap) || !read_sparsity(s))

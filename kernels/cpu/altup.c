@@ -1,7 +1,7 @@
 /* Alternating updates (Gemma 3n): a row has several states. Blocks compute the first one, which is b->x while
  * they run; the others take their share of what a block added. kernels/backend.h has the formulas.
  *
- * b->streams holds state k of a slice's rows at k · slice_rows rows, so that a map takes a state of all rows
+ * b->altup holds state k of a slice's rows at k · slice_rows rows, so that a map takes a state of all rows
  * at once. Everything else is done row by row. */
 #include "kernels/cpu/cpu.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 
 static float* state(const struct cpu_backend* b, int k) {
-	return b->streams + (size_t)k * (size_t)b->slice_rows * (size_t)b->head.weights->shape.dim;
+	return b->altup + (size_t)k * (size_t)b->slice_rows * (size_t)b->head.weights->shape.dim;
 }
 
 static float* nth(float* rows, int i, int width) { return rows + (size_t)i * (size_t)width; }
@@ -34,41 +34,41 @@ static void map_state(struct cpu_backend* b, const float* from, const struct ten
 	multiply(b, from, dim, n, &product, 1);
 }
 
-void streams_begin(struct cpu_backend* b, int n) {
+void altup_begin(struct cpu_backend* b, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
 	memcpy(state(b, 0), b->x, (size_t)n * (size_t)s->dim * sizeof(float));
-	for (int k = 1; k < s->streams; k++) {
-		map_state(b, b->x, &b->head.weights->stream_in[k], state(b, k), n);
+	for (int k = 1; k < s->altup; k++) {
+		map_state(b, b->x, &b->head.weights->altup_in[k], state(b, k), n);
 		for (int i = 0; i < n; i++)
 			match_magnitude(nth(state(b, k), i, s->dim), nth(b->x, i, s->dim), s->dim);
 	}
 }
 
-void streams_end(struct cpu_backend* b, int n) {
+void altup_end(struct cpu_backend* b, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
 	memcpy(b->x, state(b, 0), (size_t)n * (size_t)s->dim * sizeof(float));
-	for (int k = 1; k < s->streams; k++) {
-		map_state(b, state(b, k), &b->head.weights->stream_out[k], b->y, n);
+	for (int k = 1; k < s->altup; k++) {
+		map_state(b, state(b, k), &b->head.weights->altup_out[k], b->y, n);
 		for (int i = 0; i < n; i++) {
 			match_magnitude(nth(b->y, i, s->dim), nth(state(b, 0), i, s->dim), s->dim);
 			b->kernels->join(nth(b->x, i, s->dim), nth(b->y, i, s->dim), s->dim);
 		}
 	}
 	for (size_t i = 0; i < (size_t)n * (size_t)s->dim; i++)
-		b->x[i] /= (float)s->streams;
+		b->x[i] /= (float)s->altup;
 }
 
-/* b->routed (n, streams) = tanh(router · (norm(x) / dim)) */
+/* b->routed (n, altup) = tanh(router · (norm(x) / dim)) */
 static void route(struct cpu_backend* b, const struct block_weights* vectors, const float* x, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const float scale = 1.0f / (float)s->dim;
-	norm_rows(b, b->normed, x, floats(&vectors->stream_router_norm), NULL, s->dim, n);
+	norm_rows(b, b->normed, x, floats(&vectors->altup_router_norm), NULL, s->dim, n);
 	for (size_t i = 0; i < (size_t)n * (size_t)s->dim; i++)
 		b->normed[i] *= scale;
 	const struct product product = {
-	    .out = b->routed, .stride = (size_t)s->streams, .w = &vectors->stream_router};
+	    .out = b->routed, .stride = (size_t)s->altup, .w = &vectors->altup_router};
 	multiply(b, b->normed, s->dim, n, &product, 1);
-	for (int i = 0; i < n * s->streams; i++)
+	for (int i = 0; i < n * s->altup; i++)
 		b->routed[i] = tanhf(b->routed[i]);
 }
 
@@ -81,18 +81,19 @@ static void apply_small(const float* map, int rows, int cols, const float* x, fl
 	}
 }
 
-struct streams_job {
+struct altup_job {
 	struct cpu_backend* b;
 	const struct block_weights* vectors;
 };
 
 static void mix_row(void* user, int i, int thread) {
 	(void)thread;
-	const struct streams_job* job = user;
+	const struct altup_job* job = user;
 	const struct model_shape* s = &job->b->head.weights->shape;
-	const int count = s->streams;
-	float mix[MOST_STREAMS * MOST_STREAMS], old[MOST_STREAMS], *row[MOST_STREAMS];
-	apply_small(floats(&job->vectors->stream_mix), count * count, count, nth(job->b->routed, i, count), mix);
+	const int count = s->altup;
+	float mix[MOST_ALTUP * MOST_ALTUP], old[MOST_ALTUP], *row[MOST_ALTUP];
+	apply_small(floats(&job->vectors->altup_predict), count * count, count, nth(job->b->routed, i, count),
+	            mix);
 	for (int k = 0; k < count; k++)
 		row[k] = nth(state(job->b, k), i, s->dim);
 	for (int j = 0; j < s->dim; j++) {
@@ -109,45 +110,45 @@ static void mix_row(void* user, int i, int thread) {
 }
 
 /* residual = normed + norm(up · down · normed), of the block's normed input */
-static void compute_residual(struct cpu_backend* b, const struct block_weights* vectors, int n) {
+static void compute_laurel(struct cpu_backend* b, const struct block_weights* vectors, int n) {
 	const int dim = b->head.weights->shape.dim;
 	const struct product down = {
-	    .out = b->gate, .stride = (size_t)vectors->residual_down.rows, .w = &vectors->residual_down};
-	const struct product up = {.out = b->residual, .stride = (size_t)dim, .w = &vectors->residual_up};
+	    .out = b->gate, .stride = (size_t)vectors->laurel_down.rows, .w = &vectors->laurel_down};
+	const struct product up = {.out = b->laurel, .stride = (size_t)dim, .w = &vectors->laurel_up};
 	norm_rows(b, b->normed, b->x, floats(&vectors->attention_norm), NULL, dim, n);
 	multiply(b, b->normed, dim, n, &down, 1);
-	multiply(b, b->gate, vectors->residual_down.rows, n, &up, 1);
-	norm_rows(b, b->residual, b->residual, floats(&vectors->residual_norm), NULL, dim, n);
+	multiply(b, b->gate, vectors->laurel_down.rows, n, &up, 1);
+	norm_rows(b, b->laurel, b->laurel, floats(&vectors->laurel_norm), NULL, dim, n);
 	for (int i = 0; i < n; i++)
-		b->kernels->join(nth(b->residual, i, dim), nth(b->normed, i, dim), dim);
+		b->kernels->join(nth(b->laurel, i, dim), nth(b->normed, i, dim), dim);
 }
 
-void streams_begin_block(struct cpu_backend* b, int block, int n) {
+void altup_begin_block(struct cpu_backend* b, int block, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const struct block_weights* vectors = &b->block[block];
-	struct streams_job job = {b, vectors};
+	struct altup_job job = {b, vectors};
 	route(b, vectors, state(b, 0), n);
-	spread(b, n, (double)n * s->dim * s->streams * s->streams * 4, mix_row, &job);
-	compute_residual(b, vectors, n);
+	spread(b, n, (double)n * s->dim * s->altup * s->altup * 4, mix_row, &job);
+	compute_laurel(b, vectors, n);
 }
 
-void streams_add_residual(struct cpu_backend* b, int n) {
+void altup_add_laurel(struct cpu_backend* b, int n) {
 	const size_t count = (size_t)n * (size_t)b->head.weights->shape.dim;
 	for (size_t i = 0; i < count; i++)
-		b->x[i] = (b->x[i] + b->residual[i]) / sqrtf(2.0f);
+		b->x[i] = (b->x[i] + b->laurel[i]) / sqrtf(2.0f);
 }
 
 static void share_row(void* user, int i, int thread) {
 	(void)thread;
-	const struct streams_job* job = user;
+	const struct altup_job* job = user;
 	const struct model_shape* s = &job->b->head.weights->shape;
-	const float* scale = floats(&job->vectors->share_scale);
-	float share[MOST_STREAMS], *x = nth(job->b->x, i, s->dim), *first = nth(state(job->b, 0), i, s->dim);
-	apply_small(floats(&job->vectors->stream_share), s->streams, s->streams,
-	            nth(job->b->routed, i, s->streams), share);
+	const float* scale = floats(&job->vectors->altup_scale);
+	float share[MOST_ALTUP], *x = nth(job->b->x, i, s->dim), *first = nth(state(job->b, 0), i, s->dim);
+	apply_small(floats(&job->vectors->altup_correct), s->altup, s->altup, nth(job->b->routed, i, s->altup),
+	            share);
 	for (int j = 0; j < s->dim; j++)
 		x[j] -= first[j];
-	for (int k = 0; k < s->streams; k++) {
+	for (int k = 0; k < s->altup; k++) {
 		float* row = nth(state(job->b, k), i, s->dim);
 		for (int j = 0; j < s->dim; j++)
 			row[j] += x[j] * (share[k] + 1.0f);
@@ -156,16 +157,16 @@ static void share_row(void* user, int i, int thread) {
 		x[j] = scale ? first[j] * scale[j] : first[j];
 }
 
-void streams_share(struct cpu_backend* b, int block, int n) {
+void altup_share(struct cpu_backend* b, int block, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
-	struct streams_job job = {b, &b->block[block]};
+	struct altup_job job = {b, &b->block[block]};
 	route(b, job.vectors, b->x, n);
-	spread(b, n, (double)n * s->dim * s->streams * 8, share_row, &job);
+	spread(b, n, (double)n * s->dim * s->altup * 8, share_row, &job);
 }
 
-void streams_add_others(struct cpu_backend* b, int n) {
+void altup_add_others(struct cpu_backend* b, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
-	for (int k = 1; k < s->streams; k++)
+	for (int k = 1; k < s->altup; k++)
 		for (int i = 0; i < n; i++)
 			b->kernels->join(nth(state(b, k), i, s->dim), nth(b->y, i, s->dim), s->dim);
 	memcpy(b->x, state(b, 0), (size_t)n * (size_t)s->dim * sizeof(float));
@@ -173,18 +174,18 @@ void streams_add_others(struct cpu_backend* b, int n) {
 
 /* ---- states of pending rows ----------------------------------------------------------------- */
 
-void streams_keep(struct cpu_backend* b, int n) {
+void altup_keep(struct cpu_backend* b, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
 	for (int i = 0; i < n; i++)
-		for (int k = 0; k < s->streams; k++)
-			memcpy(nth(b->row[i].cache->streams, b->row[i].index * s->streams + k, s->dim),
+		for (int k = 0; k < s->altup; k++)
+			memcpy(nth(b->row[i].cache->altup, b->row[i].index * s->altup + k, s->dim),
 			       nth(state(b, k), i, s->dim), (size_t)s->dim * sizeof(float));
 }
 
-void streams_load(struct cpu_backend* b, int i) {
+void altup_load(struct cpu_backend* b, int i) {
 	const struct model_shape* s = &b->head.weights->shape;
-	for (int k = 0; k < s->streams; k++)
+	for (int k = 0; k < s->altup; k++)
 		memcpy(nth(state(b, k), i, s->dim),
-		       nth(b->row[i].cache->streams, b->row[i].index * s->streams + k, s->dim),
+		       nth(b->row[i].cache->altup, b->row[i].index * s->altup + k, s->dim),
 		       (size_t)s->dim * sizeof(float));
 }

@@ -82,13 +82,13 @@ static bool check_recurrence(const struct model_shape* s, struct error* error) {
 	return true;
 }
 
-static bool check_streams(const struct model_shape* s, struct error* error) {
-	if (s->streams < 0 || s->streams == 1 || s->streams > MOST_STREAMS)
-		return error_set(error, "the model has %d streams; 2 to %d, or 0 for one, are expected", s->streams,
-		                 MOST_STREAMS);
-	return s->streams == 0 || (s->token_input > 0 && !s->parallel && attention_blocks(s) == s->n_blocks) ||
-	       error_set(error, "the model has %d streams; then all blocks have attention and a token input",
-	                 s->streams);
+static bool check_altup(const struct model_shape* s, struct error* error) {
+	if (s->altup < 0 || s->altup == 1 || s->altup > MOST_ALTUP)
+		return error_set(error, "the model has %d AltUp states; 2 to %d, or 0 for one, are expected",
+		                 s->altup, MOST_ALTUP);
+	return s->altup == 0 || (s->token_input > 0 && !s->parallel && attention_blocks(s) == s->n_blocks) ||
+	       error_set(error, "the model has %d AltUp states; then all blocks have attention and a token input",
+	                 s->altup);
 }
 
 static bool check_shape(const struct weight_table* w, struct error* error) {
@@ -138,7 +138,7 @@ static bool check_shape(const struct weight_table* w, struct error* error) {
 		return error_set(error,
 		                 "the model rotates %d elements of a head of %d; an even number up to it is expected",
 		                 s->rope.dim, full_dim);
-	if (!check_recurrence(s, error) || !check_streams(s, error))
+	if (!check_recurrence(s, error) || !check_altup(s, error))
 		return false;
 	if (s->activation == ACTIVATION_XIELU && !s->ungated)
 		return error_set(error, "the model's MLPs have a gate, with an activation that takes none");
@@ -242,25 +242,25 @@ static bool check_recurrent_block(const struct weight_table* w, int i, struct er
 }
 
 /* What a block has beside others where rows have several states. */
-static bool check_block_streams(const struct weight_table* w, int i, struct error* error) {
+static bool check_block_altup(const struct weight_table* w, int i, struct error* error) {
 	const struct model_shape* s = &w->shape;
 	const struct block_weights* b = &w->block[i];
-	const int64_t n = s->streams, rank = b->residual_down.rows, d = s->dim;
-	const struct expected expected[] = {{&b->stream_router, "stream_router", n, d, false},
-	                                    {&b->stream_router_norm, "stream_router_norm", 1, d, false},
-	                                    {&b->stream_mix, "stream_mix", 1, n * n * n, false},
-	                                    {&b->stream_share, "stream_share", 1, n * n, false},
-	                                    {&b->share_scale, "share_scale", 1, d, true},
+	const int64_t n = s->altup, rank = b->laurel_down.rows, d = s->dim;
+	const struct expected expected[] = {{&b->altup_router, "altup_router", n, d, false},
+	                                    {&b->altup_router_norm, "altup_router_norm", 1, d, false},
+	                                    {&b->altup_predict, "altup_predict", 1, n * n * n, false},
+	                                    {&b->altup_correct, "altup_correct", 1, n * n, false},
+	                                    {&b->altup_scale, "altup_scale", 1, d, true},
 	                                    {&b->attention_norm, "attention_norm", 1, d, false},
-	                                    {&b->residual_down, "residual_down", rank, d, false},
-	                                    {&b->residual_up, "residual_up", d, rank, false},
-	                                    {&b->residual_norm, "residual_norm", 1, d, false}};
+	                                    {&b->laurel_down, "laurel_down", rank, d, false},
+	                                    {&b->laurel_up, "laurel_up", d, rank, false},
+	                                    {&b->laurel_norm, "laurel_norm", 1, d, false}};
 	char whose[32];
 	snprintf(whose, sizeof whose, "block %d's ", i);
 	if (rank > 1 << 24)
 		return error_set(error, "block %d's second path has a rank of %lld; 2^24 at most is supported", i,
 		                 (long long)rank);
-	return s->streams == 0 || check_all(expected, sizeof expected / sizeof *expected, whose, error);
+	return s->altup == 0 || check_all(expected, sizeof expected / sizeof *expected, whose, error);
 }
 
 static bool check_block(const struct weight_table* w, int i, struct error* error) {
@@ -336,7 +336,7 @@ static bool check_block(const struct weight_table* w, int i, struct error* error
 	snprintf(whose, sizeof whose, "block %d's ", i);
 	return check_all(expected, sizeof expected / sizeof *expected, whose, error) &&
 	       (recurrent ? check_recurrent_block(w, i, error) : check_all(maps, 4, whose, error)) &&
-	       check_block_streams(w, i, error) && check_experts(w, i, error);
+	       check_block_altup(w, i, error) && check_experts(w, i, error);
 }
 
 static bool check_weights(const struct weight_table* w, struct error* error) {
@@ -357,9 +357,9 @@ static bool check_weights(const struct weight_table* w, struct error* error) {
 	                                    {&w->output_bias, "the output head's bias", 1, s->vocab, true}};
 	if (!check_shape(w, error) || !check_all(expected, sizeof expected / sizeof *expected, "", error))
 		return false;
-	for (int k = 1; k < s->streams; k++) {
-		const struct expected maps[] = {{&w->stream_in[k], "stream_in", s->dim, s->dim, false},
-		                                {&w->stream_out[k], "stream_out", s->dim, s->dim, false}};
+	for (int k = 1; k < s->altup; k++) {
+		const struct expected maps[] = {{&w->altup_in[k], "altup_in", s->dim, s->dim, false},
+		                                {&w->altup_out[k], "altup_out", s->dim, s->dim, false}};
 		if (!check_all(maps, 2, "", error))
 			return false;
 	}
@@ -439,28 +439,15 @@ static size_t prepared_row_bytes(const struct cpu_backend* b, const struct tenso
 	                     reference_prepared_bytes(DTYPE_Q4_0, (int)output->cols));
 	most = larger(most, map_bytes(&b->head.weights->input_projection));
 	most = larger(most, map_bytes(&b->head.weights->join));
-	for (int k = 1; k < s->streams; k++)
-		most = larger(most, larger(map_bytes(&b->head.weights->stream_in[k]),
-		                           map_bytes(&b->head.weights->stream_out[k])));
+	for (int k = 1; k < s->altup; k++)
+		most = larger(most, larger(map_bytes(&b->head.weights->altup_in[k]),
+		                           map_bytes(&b->head.weights->altup_out[k])));
 	for (int i = 0; i < s->n_blocks; i++) {
 		const struct block_weights* k = &block[i];
-		const struct tensor* const maps[] = {&k->wq,
-		                                     &k->wk,
-		                                     &k->wv,
-		                                     &k->wo,
-		                                     &k->wq_a,
-		                                     &k->absorb,
-		                                     &k->w_gate,
-		                                     &k->w_up,
-		                                     &k->w_down,
-		                                     &k->router,
-		                                     &k->w_beta,
-		                                     &k->w_decay,
-		                                     &k->input_gate,
-		                                     &k->input_out,
-		                                     &k->stream_router,
-		                                     &k->residual_down,
-		                                     &k->residual_up};
+		const struct tensor* const maps[] = {
+		    &k->wq,         &k->wk,        &k->wv,           &k->wo,          &k->wq_a,     &k->absorb,
+		    &k->w_gate,     &k->w_up,      &k->w_down,       &k->router,      &k->w_beta,   &k->w_decay,
+		    &k->input_gate, &k->input_out, &k->altup_router, &k->laurel_down, &k->laurel_up};
 		for (size_t j = 0; j < sizeof maps / sizeof *maps; j++)
 			most = larger(most, map_bytes(maps[j]));
 		for (int e = 0; tensor_present(&k->router) && e < s->n_experts; e++) {
@@ -504,7 +491,7 @@ static size_t widest(const struct weight_table* w) {
 	size_t most = larger(larger((size_t)s->ffn, (size_t)s->expert_ffn),
 	                     larger((size_t)s->shared_ffn, (size_t)s->token_input));
 	for (int i = 0; i < s->n_blocks; i++)
-		most = larger(most, larger((size_t)w->block[i].w_gate.rows, (size_t)w->block[i].residual_down.rows));
+		most = larger(most, larger((size_t)w->block[i].w_gate.rows, (size_t)w->block[i].laurel_down.rows));
 	return most;
 }
 
@@ -558,12 +545,12 @@ static size_t lay_out(struct cpu_backend* b) {
 	b->up = take_workspace(b, &used, rows, ffn, sizeof(float));
 	const bool beside = s->parallel || has_experts_beside(w) || attention_beside(s);
 	b->beside = take_workspace(b, &used, beside ? rows : 0, dim, sizeof(float));
-	const size_t streams = (size_t)s->streams;
-	b->streams = take_workspace(b, &used, streams * rows, dim, sizeof(float));
-	b->routed = take_workspace(b, &used, rows, streams, sizeof(float));
-	b->residual = take_workspace(b, &used, streams ? rows : 0, dim, sizeof(float));
-	if (!streams)
-		b->streams = NULL;
+	const size_t states = (size_t)s->altup;
+	b->altup = take_workspace(b, &used, states * rows, dim, sizeof(float));
+	b->routed = take_workspace(b, &used, rows, states, sizeof(float));
+	b->laurel = take_workspace(b, &used, states ? rows : 0, dim, sizeof(float));
+	if (!states)
+		b->altup = NULL;
 	b->joined = take_workspace(b, &used, tensor_present(&w->join) ? rows : 0, 2 * dim, sizeof(float));
 	b->token_inputs = take_workspace(b, &used, rows, inputs, sizeof(float));
 	const size_t own =

@@ -106,12 +106,12 @@ struct cache* cpu_cache_open(struct backend* backend, int capacity, enum dtype t
 	size_t page_bytes = 0;
 	c->hidden = calloc(MAX_ROWS * (size_t)s->dim, sizeof(float));
 	c->beside = attention_beside(s) ? calloc(MAX_ROWS * (size_t)s->dim, sizeof(float)) : NULL;
-	const size_t streams = MAX_ROWS * (size_t)s->streams * (size_t)s->dim;
-	c->streams = streams ? calloc(streams, sizeof(float)) : NULL;
+	const size_t states = MAX_ROWS * (size_t)s->altup * (size_t)s->dim;
+	c->altup = states ? calloc(states, sizeof(float)) : NULL;
 	c->paged.head.backend = backend;
 	if (!sizes(c, s, capacity, type, &page_bytes))
 		error_set(error, "a cache of %d tokens is too large", capacity);
-	else if (!c->hidden || (attention_beside(s) && !c->beside) || (streams && !c->streams) ||
+	else if (!c->hidden || (attention_beside(s) && !c->beside) || (states && !c->altup) ||
 	         !recurrent_open_cache(c))
 		error_set(error, "out of memory for a cache of %d tokens", capacity);
 	else if (open_pool(pool, b, page_bytes, error) &&
@@ -134,7 +134,7 @@ void cpu_cache_close(struct cache* cache) {
 	recurrent_close_cache(c);
 	free(c->hidden);
 	free(c->beside);
-	free(c->streams);
+	free(c->altup);
 	free(c);
 }
 

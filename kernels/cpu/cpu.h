@@ -37,7 +37,7 @@ struct cpu_cache {
 	struct block_place place[MAX_BLOCKS]; /* of a block that keeps none those of the one that it reads */
 	float* hidden;                        /* (MAX_ROWS, dim) of the pending rows */
 	float* beside;                /* (MAX_ROWS, dim) what attention beside a recurrence reads, or NULL */
-	float* streams;               /* (MAX_ROWS, streams, dim) of the pending rows, or NULL */
+	float* altup;                 /* (MAX_ROWS, altup, dim) of the pending rows, or NULL */
 	float* mass;                  /* (n_blocks, look_pages) that noted rows have laid on each page, decayed */
 	int noted;                    /* such rows */
 	const unsigned char** listed; /* (paged.most_pages) the pages that a draft's attention reads in a block */
@@ -106,9 +106,9 @@ struct cpu_backend {
 	float* y;                 /* (slice_rows, dim) a sub-layer's output */
 	float *gate, *up;         /* (slice_rows, the widest of any MLP, expert, token_input and residual) */
 	float* beside;            /* (slice_rows, dim) of an MLP beside experts */
-	float* streams;           /* (streams, slice_rows, dim) */
-	float* routed;            /* (slice_rows, streams) */
-	float* residual;          /* (slice_rows, dim) of attention's second path, with streams */
+	float* altup;             /* (altup, slice_rows, dim) */
+	float* routed;            /* (slice_rows, altup) */
+	float* laurel;            /* (slice_rows, dim) of attention's second path (LAuReL) */
 	float* joined;            /* (slice_rows, 2·dim) where the table has `join` */
 	float* token_inputs;      /* (slice_rows, n_blocks·token_input) */
 	float *expanded, *query_latent; /* latent attention: (slice_rows, heads·(nope_dim + rope.dim), or
@@ -275,21 +275,21 @@ void latent_project(struct cpu_backend*, int block, const float* x, int n);
 /* The output of the heads (n, heads·head_dim), as attention's output map reads it: (n, heads·value_dim). */
 const float* latent_values(struct cpu_backend*, int block, int n);
 
-/* ---- streams.c ---- */
+/* ---- altup.c ---- */
 /* The states of the slice's n rows, whose embeddings are x; and x as the head reads it, from all of them. */
-void streams_begin(struct cpu_backend*, int n);
-void streams_end(struct cpu_backend*, int n);
+void altup_begin(struct cpu_backend*, int n);
+void altup_end(struct cpu_backend*, int n);
 /* Before a block: mixes the states, gives x the first, and computes what attention's second path adds. */
-void streams_begin_block(struct cpu_backend*, int block, int n);
+void altup_begin_block(struct cpu_backend*, int block, int n);
 /* After attention, which may have been skipped. */
-void streams_add_residual(struct cpu_backend*, int n);
+void altup_add_laurel(struct cpu_backend*, int n);
 /* After a block: shares out what it added; x becomes what the token's input reads. */
-void streams_share(struct cpu_backend*, int block, int n);
+void altup_share(struct cpu_backend*, int block, int n);
 /* Adds y, the token's input, to all states but the first, which x becomes. */
-void streams_add_others(struct cpu_backend*, int n);
+void altup_add_others(struct cpu_backend*, int n);
 /* To and from the cache of pending rows: all of the slice's, and row i. */
-void streams_keep(struct cpu_backend*, int n);
-void streams_load(struct cpu_backend*, int i);
+void altup_keep(struct cpu_backend*, int n);
+void altup_load(struct cpu_backend*, int i);
 
 /* ---- ungated.c ---- */
 /* For activations without a gate: x (n) = activation(x). */

@@ -441,12 +441,12 @@ static void compute_token_input(struct cpu_backend* b, int block, int n) {
 }
 
 /* The end of a block that computes one of several states. After the last block x is the state of all. */
-static void end_streams(struct cpu_backend* b, int block, int n) {
-	streams_share(b, block, n);
+static void end_altup_block(struct cpu_backend* b, int block, int n) {
+	altup_share(b, block, n);
 	compute_token_input(b, block, n);
-	streams_add_others(b, n);
+	altup_add_others(b, n);
 	if (block == b->head.weights->shape.n_blocks - 1)
-		streams_end(b, n);
+		altup_end(b, n);
 	mark(b, PART_JOIN);
 }
 
@@ -454,8 +454,8 @@ static void end_streams(struct cpu_backend* b, int block, int n) {
 static void end_block(struct cpu_backend* b, int block, int n) {
 	const float* scale = floats(&b->block[block].stream_scale);
 	const int dim = b->head.weights->shape.dim;
-	if (b->head.weights->shape.streams) {
-		end_streams(b, block, n);
+	if (b->head.weights->shape.altup) {
+		end_altup_block(b, block, n);
 		return;
 	}
 	if (b->head.weights->shape.token_input) {
@@ -472,8 +472,8 @@ static void end_block(struct cpu_backend* b, int block, int n) {
  * attention beside it. */
 static void begin_block(struct cpu_backend* b, int block, int n) {
 	const struct block_weights* vectors = &b->block[block];
-	if (b->head.weights->shape.streams)
-		streams_begin_block(b, block, n);
+	if (b->head.weights->shape.altup)
+		altup_begin_block(b, block, n);
 	if (b->head.weights->shape.parallel || leads_pair(&b->head.weights->shape, block))
 		norm_rows(b, b->beside, b->x, floats(&vectors->attention_norm), floats(&vectors->attention_norm_bias),
 		          b->head.weights->shape.dim, n);
@@ -523,14 +523,14 @@ static void load_hidden(struct cpu_backend* b, const struct pass* pass, int r0, 
 			if (b->row[i].cache->beside)
 				memcpy(nth(b->beside, i, dim), nth(b->row[i].cache->beside, b->row[i].index, dim),
 				       (size_t)dim * sizeof *x);
-			if (b->streams)
-				streams_load(b, i);
+			if (b->altup)
+				altup_load(b, i);
 			continue;
 		}
 		load_embedding(b, pass->token[r0 + i], x);
 	}
-	if (b->streams && pass->first == 0)
-		streams_begin(b, n);
+	if (b->altup && pass->first == 0)
+		altup_begin(b, n);
 }
 
 /* The part of the token inputs that comes from the tokens' rows of the table; *row has the other part. */
@@ -575,8 +575,8 @@ static void keep_hidden(struct cpu_backend* b, int at, int n) {
 			memcpy(nth(c->beside, b->row[i].index, dim), nth(b->beside, i, dim), (size_t)dim * sizeof(float));
 		c->paged.row[b->row[i].index].at = at;
 	}
-	if (b->streams)
-		streams_keep(b, n);
+	if (b->altup)
+		altup_keep(b, n);
 }
 
 static void tap_hidden(struct cpu_backend* b, const struct pass* pass, int r0, int n) {
@@ -605,8 +605,8 @@ static void skip_sub_layer(struct cpu_backend* b, int sub_layer, int n) {
 		end_block(b, sub_layer / 2, n);
 	else if (block_is_shared(&w->shape, sub_layer / 2))
 		project_rows(b, &from, sub_layer / 2, false, n);
-	if (sub_layer % 2 == 0 && w->shape.streams)
-		streams_add_residual(b, n);
+	if (sub_layer % 2 == 0 && w->shape.altup)
+		altup_add_laurel(b, n);
 }
 
 static void run_sub_layer(struct cpu_backend* b, const struct pass* pass,
@@ -616,8 +616,8 @@ static void run_sub_layer(struct cpu_backend* b, const struct pass* pass,
 		recurrent_sub_layer(b, from, sub_layer / 2, n, pass->kind == PASS_PREFILL);
 	} else if (sub_layer % 2 == 0) {
 		attention_sub_layer(b, from, sub_layer / 2, n);
-		if (b->streams)
-			streams_add_residual(b, n);
+		if (b->altup)
+			altup_add_laurel(b, n);
 	} else if (!block_set_has(&b->head.weights->shape.without_mlp, sub_layer / 2)) {
 		mlp_sub_layer(b, from, sub_layer / 2, n);
 		end_block(b, sub_layer / 2, n);

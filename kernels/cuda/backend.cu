@@ -221,7 +221,7 @@ static const char* lacking_in(const struct model_shape* m) {
 		return "MLP without a gate";
 	if (m->norm_after_rope || m->value_norm)
 		return "norm of values or of turned keys";
-	if (m->streams)
+	if (m->altup)
 		return "several states of a row (Gemma 3n)";
 	if (m->full_head_dim || m->full_kv_heads || m->sharing_from || m->token_input)
 		return "heads of two sizes, keys that blocks share or inputs by token and block (Gemma 4)";

@@ -116,20 +116,20 @@ static void change_block(struct random_model* m, struct block_weights* b, int bl
 }
 
 /* What blocks of rows with several states have (Gemma 3n). */
-static void make_streams(struct random_model* m, struct block_weights* b, const enum dtype* types, int block,
-                         struct random* r) {
+static void make_altup(struct random_model* m, struct block_weights* b, const enum dtype* types, int block,
+                       struct random* r) {
 	enum { RANK = 7 };
 	const struct model_shape* s = &m->weights.shape;
-	const int64_t n = s->streams, d = s->dim;
-	b->stream_router = make(m, types[0], n, d, 0, 2, r);
-	b->stream_router_norm = vector(m, d, 1, r);
-	b->stream_mix = vector(m, n * n * n, 0, r);
-	b->stream_share = vector(m, n * n, 0, r);
+	const int64_t n = s->altup, d = s->dim;
+	b->altup_router = make(m, types[0], n, d, 0, 2, r);
+	b->altup_router_norm = vector(m, d, 1, r);
+	b->altup_predict = vector(m, n * n * n, 0, r);
+	b->altup_correct = vector(m, n * n, 0, r);
 	if (block != 1)
-		b->share_scale = vector(m, d, 1, r);
-	b->residual_down = make(m, types[0], RANK, d, 0, 0.2f, r);
-	b->residual_up = make(m, types[0], d, RANK, 0, 0.2f, r);
-	b->residual_norm = vector(m, d, 1, r);
+		b->altup_scale = vector(m, d, 1, r);
+	b->laurel_down = make(m, types[0], RANK, d, 0, 0.2f, r);
+	b->laurel_up = make(m, types[0], d, RANK, 0, 0.2f, r);
+	b->laurel_norm = vector(m, d, 1, r);
 	b->sparse = block % 2 == 0;
 	b->sparsity = 0.4f;
 }
@@ -297,15 +297,15 @@ struct random_model* random_model_make(const struct model_shape* shape, const en
 		m->weights.input_projection = make(m, types[0], inputs, s->dim, 0, 0.2f, &r);
 		m->weights.input_projection_norm = vector(m, s->token_input, 1, &r);
 	}
-	for (int k = 1; k < s->streams; k++) {
-		m->weights.stream_in[k] = make(m, types[0], s->dim, s->dim, 0, 0.2f, &r);
-		m->weights.stream_out[k] = make(m, types[0], s->dim, s->dim, 0, 0.2f, &r);
+	for (int k = 1; k < s->altup; k++) {
+		m->weights.altup_in[k] = make(m, types[0], s->dim, s->dim, 0, 0.2f, &r);
+		m->weights.altup_out[k] = make(m, types[0], s->dim, s->dim, 0, 0.2f, &r);
 	}
 	m->expert = calloc((size_t)(s->n_blocks * s->n_experts + 1), sizeof *m->expert);
 	for (int i = 0; i < s->n_blocks; i++) {
 		make_block(m, &m->block[i], i, types, n_types, with, &r);
-		if (s->streams > 0)
-			make_streams(m, &m->block[i], types, i, &r);
+		if (s->altup > 0)
+			make_altup(m, &m->block[i], types, i, &r);
 		if (block_set_has(&s->recurrent, i))
 			make_recurrent(m, &m->block[i], types, n_types, &r);
 		if (s->n_experts > 0 && i % 2 == 0)

@@ -257,12 +257,12 @@ static void gemma3n_like(void** state) {
 	shape.sliding_rope = (struct rope){.dim = 8, .theta = 100, .factor = 1, .attention_factor = 1};
 	shape.sharing_from = 3;
 	shape.token_input = 6;
-	shape.streams = 4;
+	shape.altup = 4;
 	shape.value_norm = true;
 	shape.activation = ACTIVATION_GELU_TANH;
 	const int with = WITH_HEAD_NORMS | WITH_POST_NORMS | WITH_WINDOW | WITH_SOFTCAPS;
 	try_sizes(&shape, types, 2, with, 24, DTYPE_F16);
-	shape.streams = 2;
+	shape.altup = 2;
 	shape.activation = ACTIVATION_GELU;
 	try_model(&shape, types, 2, with, 25, DTYPE_F32, few_sizes, COUNT(few_sizes));
 }
