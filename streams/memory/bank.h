@@ -18,7 +18,7 @@ struct bank_signature {
 	double prompts;              /* summed */
 };
 
-enum { BANK_SUMS = 11 };
+enum { BANK_SUMS = 13 };
 struct bank_record { /* sums, so that those of two processes can be added */
 	union {
 		struct {
@@ -29,6 +29,9 @@ struct bank_record { /* sums, so that those of two processes can be added */
 			int64_t tokens, instances;    /* served with this mask */
 			int64_t steps;                /* proposals scored while it was the best */
 			int64_t held; /* tokens served since its workload cluster was new, or since the last drift */
+			/* microseconds of decoding, and what plain decoding of the same tokens would have taken: the
+			 * speed-up with it is plain_micros / micros */
+			int64_t micros, plain_micros;
 		};
 		int64_t sum[BANK_SUMS]; /* the same as a list */
 	};

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "streams/report.h"
+
 /* Instances between two flushes. */
 enum { FLUSH_INSTANCES = 4 };
 
@@ -388,6 +390,10 @@ void memory_end(struct memory_watch* w) {
 	if (isfinite(f.matchness) && f.optimize_steps > 0) {
 		w->record.rows = session_options(w->session)->learning.window;
 		w->record.matches = lround(f.matchness * (double)w->record.rows);
+	}
+	if (isfinite(figures_speedup(&f))) {
+		w->record.micros = llround(f.seconds.decode * 1e6);
+		w->record.plain_micros = llround(f.seconds.decode * figures_speedup(&f) * 1e6);
 	}
 	pthread_mutex_lock(&m->lock);
 	record_instance(w, &w->signature);

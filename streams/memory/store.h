@@ -24,7 +24,7 @@
 
 #include "streams/memory/bank.h"
 
-enum { STORE_SCHEMA = 11, STORE_NAME = 128, STORE_DEVICE = 128, STORE_WHAT = 32 };
+enum { STORE_SCHEMA = 12, STORE_NAME = 128, STORE_DEVICE = 128, STORE_WHAT = 32 };
 
 enum store_mode {
 	STORE_READ,  /* the file must exist; it is not written to */

@@ -76,7 +76,8 @@ void sql_copy_text(const struct sql_value*, char* to, size_t size);
 
 /* The sums of a struct bank_record, in its order. */
 #define RECORD_COLUMNS                                                                                       \
-	"matches, rows, accepted, draft_steps, trials, rounds, round_tokens, tokens, instances, steps, held"
+	"matches, rows, accepted, draft_steps, trials, rounds, round_tokens, tokens, instances, steps, held, "   \
+	"micros, plain_micros"
 
 /* Creates missing tables, in SQL that both databases read. `own` is the type of a row's own number. */
 #define STORE_TABLES(own)                                                                                    \
@@ -88,11 +89,18 @@ void sql_copy_text(const struct sql_value*, char* to, size_t size);
 	" signature_prompts DOUBLE PRECISION NOT NULL DEFAULT 0, matches BIGINT NOT NULL, rows BIGINT NOT NULL," \
 	" accepted BIGINT NOT NULL, draft_steps BIGINT NOT NULL, trials BIGINT NOT NULL,"                        \
 	" rounds BIGINT NOT NULL, round_tokens BIGINT NOT NULL, tokens BIGINT NOT NULL,"                         \
-	" instances BIGINT NOT NULL, steps BIGINT NOT NULL, held BIGINT NOT NULL, created BIGINT NOT NULL,"      \
+	" instances BIGINT NOT NULL, steps BIGINT NOT NULL, held BIGINT NOT NULL,"                               \
+	" micros BIGINT NOT NULL DEFAULT 0, plain_micros BIGINT NOT NULL DEFAULT 0, created BIGINT NOT NULL,"    \
 	" updated BIGINT NOT NULL, UNIQUE(model, task, kind, skipped));"                                         \
 	"CREATE TABLE IF NOT EXISTS figure(model BIGINT NOT NULL REFERENCES model(id), device TEXT NOT NULL,"    \
 	" task TEXT NOT NULL, kind BIGINT NOT NULL, what TEXT NOT NULL, total DOUBLE PRECISION NOT NULL,"        \
 	" samples DOUBLE PRECISION NOT NULL, PRIMARY KEY(model, device, task, kind, what));"
+/* Columns that masks have had since version STORE_TIMES. `new` is IF NOT EXISTS where a database has it. */
+enum { STORE_TIMES = 12 };
+#define STORE_TIME_COLUMNS(new)                                                                              \
+	"ALTER TABLE mask ADD COLUMN " new " micros BIGINT NOT NULL DEFAULT 0;"                                  \
+	                                   "ALTER TABLE mask ADD COLUMN " new " plain_micros BIGINT NOT NULL "   \
+	                                                                      "DEFAULT 0;"
 /* Tables and figures of earlier schemas that are not read any more. */
 #define STORE_FORGOTTEN                                                                                      \
 	"DROP TABLE IF EXISTS observation; DROP TABLE IF EXISTS influence; DROP TABLE IF EXISTS chance;"         \

@@ -105,21 +105,22 @@ static bool add_signature(struct store* s, int64_t row, const struct bank_signat
 	               sql_of_int(row), sql_of_blob(sum.value, sizeof sum.value), sql_of_real(sum.prompts));
 }
 
-/* Without a label and a cluster, the cluster is that of a row with this mask, else a new one. ?20: 1 adds to
+/* Without a label and a cluster, the cluster is that of a row with this mask, else a new one. ?22: 1 adds to
  * the stored sums, 0 replaces them. */
 static const char write_sql[] =
     "INSERT INTO mask(model, task, skipped, skip_ratio, settled, " RECORD_COLUMNS ", created, updated, kind)"
-    " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?17,"
-    " CASE WHEN ?2 <> '' THEN 0 WHEN ?18 > 0 THEN ?18 ELSE"
+    " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?19,"
+    " CASE WHEN ?2 <> '' THEN 0 WHEN ?20 > 0 THEN ?20 ELSE"
     " coalesce((SELECT kind FROM mask WHERE model = ?1 AND task = '' AND skipped = ?3 ORDER BY id LIMIT 1),"
-    " ?19) END)"
-    " ON CONFLICT(model, task, kind, skipped) DO UPDATE SET skip_ratio = ?4, settled = ?5, updated = ?17,"
-    " matches = ?20 * mask.matches + ?6, rows = ?20 * mask.rows + ?7, accepted = ?20 * mask.accepted + ?8,"
-    " draft_steps = ?20 * mask.draft_steps + ?9, trials = ?20 * mask.trials + ?10,"
-    " rounds = ?20 * mask.rounds + ?11, round_tokens = ?20 * mask.round_tokens + ?12,"
-    " tokens = ?20 * mask.tokens + ?13, instances = ?20 * mask.instances + ?14,"
-    " steps = ?20 * mask.steps + ?15,"
-    " held = CASE WHEN ?20 * mask.held + ?16 > 0 THEN ?20 * mask.held + ?16 ELSE 0 END RETURNING id";
+    " ?21) END)"
+    " ON CONFLICT(model, task, kind, skipped) DO UPDATE SET skip_ratio = ?4, settled = ?5, updated = ?19,"
+    " matches = ?22 * mask.matches + ?6, rows = ?22 * mask.rows + ?7, accepted = ?22 * mask.accepted + ?8,"
+    " draft_steps = ?22 * mask.draft_steps + ?9, trials = ?22 * mask.trials + ?10,"
+    " rounds = ?22 * mask.rounds + ?11, round_tokens = ?22 * mask.round_tokens + ?12,"
+    " tokens = ?22 * mask.tokens + ?13, instances = ?22 * mask.instances + ?14,"
+    " steps = ?22 * mask.steps + ?15, micros = ?22 * mask.micros + ?17,"
+    " plain_micros = ?22 * mask.plain_micros + ?18,"
+    " held = CASE WHEN ?22 * mask.held + ?16 > 0 THEN ?22 * mask.held + ?16 ELSE 0 END RETURNING id";
 
 static int64_t new_cluster(void) {
 	uint64_t number = 0;
@@ -133,16 +134,16 @@ static int64_t write_row(struct store* s, int64_t model, const struct bank_entry
 	const struct bank_record* r = put ? &entry->record : &entry->unsaved;
 	char text[STORE_MASK_TEXT];
 	store_mask_text(&entry->mask, text);
-	struct sql_value value[20] = {sql_of_int(model), sql_of_text(entry->task), sql_of_text(text),
+	struct sql_value value[22] = {sql_of_int(model), sql_of_text(entry->task), sql_of_text(text),
 	                              sql_of_real(isfinite(entry->skip_ratio) ? entry->skip_ratio : 0),
 	                              sql_of_int(entry->converged)};
 	for (int i = 0; i < BANK_SUMS; i++)
 		value[5 + i] = sql_of_int(r->sum[i]);
-	value[16] = sql_of_int(time(NULL));
-	value[17] = sql_of_int(entry->cluster);
-	value[18] = sql_of_int(new_cluster());
-	value[19] = sql_of_int(!put);
-	return sql_number(s, write_sql, "storing a mask", e, value, 20);
+	value[18] = sql_of_int(time(NULL));
+	value[19] = sql_of_int(entry->cluster);
+	value[20] = sql_of_int(new_cluster());
+	value[21] = sql_of_int(!put);
+	return sql_number(s, write_sql, "storing a mask", e, value, 22);
 }
 
 bool run_masks(struct store* s, const struct store_job* job, int64_t model, struct error* e) {
@@ -197,8 +198,8 @@ static bool see_mask(void* user, const struct sql_value* column, struct error* e
 	read_signature(&column[8], &m->entry.signature);
 	for (int i = 0; i < BANK_SUMS; i++)
 		m->entry.record.sum[i] = column[10 + i].number;
-	m->entry.cluster = column[21].number;
-	m->updated = column[22].number;
+	m->entry.cluster = column[10 + BANK_SUMS].number;
+	m->updated = column[11 + BANK_SUMS].number;
 	v->n++;
 	v->stopped = v->visit && !v->visit(v->user, m);
 	return !v->stopped;

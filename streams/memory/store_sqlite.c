@@ -164,6 +164,7 @@ static bool set_up(struct store* s, struct error* e) {
 	const int64_t version = pragma(s, "PRAGMA user_version", doing, e);
 	const bool good =
 	    version >= 0 && store_check_schema(s, version, MASKS_SINCE, e) &&
+	    (version == 0 || version >= STORE_TIMES || execute_sql(s, STORE_TIME_COLUMNS(""), doing, e)) &&
 	    execute_sql(s, STORE_TABLES("INTEGER PRIMARY KEY AUTOINCREMENT") STORE_FORGOTTEN, doing, e) &&
 	    execute_sql(s, header, doing, e);
 	if (!end_transaction(s, good, doing, e))

@@ -125,7 +125,8 @@ class Masks(EndToEnd):
         self.assertIn("math", listed.stdout.decode())
         number = listed.stdout.decode().splitlines()[1].split()[0]
         rows = json.loads(run("masks", "list", "--json", *store).stdout)
-        self.assertEqual([(str(row["id"]), row["text"], row["in_use"]) for row in rows], [(number, "math", True)])
+        self.assertEqual([(str(row["id"]), row["text"], row["in_use"], row["speedup"]) for row in rows],
+                         [(number, "math", True, None)])  # a file has no times
         self.status(0, run("masks", "show", number, *store))
         exported = run("masks", "export", number, *store)
         with open(path, encoding="utf-8") as file:
@@ -148,6 +149,8 @@ class Masks(EndToEnd):
             self.status(0, listed)
             for prompt in read_lines(self.path("in")):
                 self.assertIn(prompt["task"], listed.stdout.decode())
+            rows = json.loads(run("masks", "list", "--json", *store).stdout)
+            self.assertTrue(any(row["speedup"] for row in rows), rows)
         with open(self.path("text"), "w", encoding="utf-8") as file:
             file.write("no database")
         self.status(1, run("stream", "-i", self.path("in"), "--store", self.path("text")))
