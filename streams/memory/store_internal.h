@@ -97,10 +97,8 @@ void sql_copy_text(const struct sql_value*, char* to, size_t size);
 	" samples DOUBLE PRECISION NOT NULL, PRIMARY KEY(model, device, task, kind, what));"
 /* Columns that masks have had since version STORE_TIMES. `new` is IF NOT EXISTS where a database has it. */
 enum { STORE_TIMES = 12 };
-#define STORE_TIME_COLUMNS(new)                                                                              \
-	"ALTER TABLE mask ADD COLUMN " new " micros BIGINT NOT NULL DEFAULT 0;"                                  \
-	                                   "ALTER TABLE mask ADD COLUMN " new " plain_micros BIGINT NOT NULL "   \
-	                                                                      "DEFAULT 0;"
+#define STORE_TIME_COLUMN(new, name) "ALTER TABLE mask ADD COLUMN " new " " name " BIGINT NOT NULL DEFAULT 0;"
+#define STORE_TIME_COLUMNS(new) STORE_TIME_COLUMN(new, "micros") STORE_TIME_COLUMN(new, "plain_micros")
 /* Tables and figures of earlier schemas that are not read any more. */
 #define STORE_FORGOTTEN                                                                                      \
 	"DROP TABLE IF EXISTS observation; DROP TABLE IF EXISTS influence; DROP TABLE IF EXISTS chance;"         \
