@@ -54,6 +54,25 @@ with swiftlet.serve(port=0, options=["--no-store"]) as server:
     assert json.load(urllib.request.urlopen(server.url + "/health"))["status"] == "ok"
 END
 "$place/venv/bin/python" "$place/try.py"
+# a service that nobody closes ends when it is dropped, and with Python
+cat > "$place/drop.py" << 'END'
+import os, swiftlet
+def alive(pid):
+    return os.path.exists(f"/proc/{pid}")
+llm = swiftlet.LLM("builtin", options=["--no-store"])
+dropped = llm._server._process.pid
+assert alive(dropped)
+del llm
+assert not alive(dropped)
+kept = swiftlet.LLM("builtin", options=["--no-store"])
+if os.fork() == 0:
+    raise SystemExit  # a fork leaves its maker's service alone
+os.wait()
+assert kept.generate("x", max_tokens=1).completion_tokens == 1
+print(kept._server._process.pid)
+END
+kept=$("$place/venv/bin/python" "$place/drop.py")
+[ -n "$kept" ] && [ ! -e "/proc/$kept" ]
 "$place/venv/bin/python" -m swiftlet --version | grep -q '^swiftlet [0-9]'
 "$place/venv/bin/pip" uninstall -q -y swiftlet
 [ -z "$(find "$place/venv" -name '*swiftlet*')" ]

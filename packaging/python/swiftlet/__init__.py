@@ -23,6 +23,7 @@ import sys
 import threading
 import urllib.error
 import urllib.request
+import weakref
 from dataclasses import dataclass
 from typing import Any, Iterator, Mapping, Sequence
 
@@ -56,46 +57,48 @@ class Completion:
     """How many times as fast as plain decoding; None where there is nothing to compare."""
 
 
+def _end(process: subprocess.Popen[str], maker: int) -> None:
+    if os.getpid() != maker or process.poll() is not None:  # a fork of the maker must not end its service
+        return
+    process.terminate()
+    process.wait()
+
+
+def _collect(stream: Iterator[str], said: list[str]) -> None:
+    for line in stream:
+        said[:] = [*said[-20:], line]
+
+
 class Server:
-    """A service that runs until it is closed."""
+    """A service that runs until it is closed, or dropped, or Python ends."""
 
     def __init__(self, model: str, host: str, port: int, options: Sequence[str]) -> None:
         command = [program(), "serve", model, "--host", host, "--port", str(port), *options]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                          text=True)
-        self._said: list[str] = []
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
-        assert self._process.stdout
+        assert self._process.stdout and self._process.stderr
+        self._finalizer = weakref.finalize(self, _end, self._process, os.getpid())
+        said: list[str] = []
+        # The thread must not know the server, which would then never be dropped.
+        listener = threading.Thread(target=_collect, args=(self._process.stderr, said), daemon=True)
+        listener.start()
         first = self._process.stdout.readline()
         if " at http://" not in first:
             self._process.wait()
-            self._listener.join()
-            raise Error(("".join(self._said).strip().splitlines() or ["swiftlet does not start"])[-1])
+            listener.join()
+            raise Error(("".join(said).strip().splitlines() or ["swiftlet does not start"])[-1])
         self.url: str = first.rsplit(" at ", 1)[1].strip().rstrip("/")
         threading.Thread(target=self._process.stdout.read, daemon=True).start()
 
-    def _listen(self) -> None:
-        assert self._process.stderr
-        for line in self._process.stderr:
-            self._said = [*self._said[-20:], line]
-
     def close(self) -> None:
         """Ends what runs, and the process."""
-        if self._process.poll() is None:
-            self._process.terminate()
-        self._process.wait()
+        self._finalizer()
 
     def __enter__(self) -> Server:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __del__(self) -> None:
-        process = getattr(self, "_process", None)
-        if process and process.poll() is None:
-            process.kill()
 
 
 def serve(model: str = "builtin", *, host: str = "127.0.0.1", port: int = 8080, options: Sequence[str] = ()) -> Server:
