@@ -17,8 +17,7 @@
  * (Rasmussen & Williams 2006, Eq. 4.17, 4.18 and section 5.1). Linear algebra is GSL's on OpenBLAS; the
  * optimisers are NLopt's. Memory is taken by gp_open; NLopt takes some in gp_fit, gp_propose and gp_maximise.
  * One thread at a time may use a process. */
-#ifndef SWIFTLET_GP_GP_H
-#define SWIFTLET_GP_GP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -104,5 +103,3 @@ struct gp_search {
 /* The most worthwhile point of the cube that is found, in at most GP_MAX_GROUPS dimensions: the best of the
  * random points, then a climb. x (dims): where the climb may begin too, and the result. */
 enum gp_result gp_maximise(const struct gp*, const struct gp_search*, double* x);
-
-#endif

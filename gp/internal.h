@@ -1,6 +1,5 @@
 /* Shared by the files of the Gaussian process: its state, the covariance, and the likelihood. */
-#ifndef SWIFTLET_GP_INTERNAL_H
-#define SWIFTLET_GP_INTERNAL_H
+#pragma once
 
 #include <gsl/gsl_cblas.h>
 #include <gsl/gsl_matrix.h>
@@ -77,5 +76,3 @@ enum gp_result gp_set_hyper(struct gp*, const struct gp_hyper*);
  * plus the logarithm of their priors up to a constant; gradient (hyper_count; may be NULL) with respect to
  * their logarithms (R&W Eq. 5.9). Changes nothing else. O(n³). */
 enum gp_result gp_likelihood(struct gp*, const struct gp_hyper*, double* value, double* gradient);
-
-#endif

@@ -1,6 +1,5 @@
 /* A small seeded generator (splitmix64), whose draws repeat on every machine. */
-#ifndef SWIFTLET_GP_RANDOM_H
-#define SWIFTLET_GP_RANDOM_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -26,5 +25,3 @@ static inline double gp_normal(struct gp_random* r) {
 	const double radius = sqrt(-2 * log(gp_uniform(r)));
 	return radius * cos(6.283185307179586 * gp_uniform(r));
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Keeps the best few of a sequence, best first; of equal ones the first comes first. */
-#ifndef SWIFTLET_GP_RANKED_H
-#define SWIFTLET_GP_RANKED_H
+#pragma once
 
 /* Inserts `which` among the n kept, of at most `most`, by its value. Returns how many are kept then. */
 static inline int ranked_add(double* value, int* index, int n, int most, double mine, int which) {
@@ -16,5 +15,3 @@ static inline int ranked_add(double* value, int* index, int n, int most, double 
 	}
 	return n;
 }
-
-#endif

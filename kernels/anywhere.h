@@ -1,7 +1,6 @@
 /* Inline functions for the host and for a CUDA device, and the bits of floats for them: what they compute is
  * the same on both. */
-#ifndef SWIFTLET_KERNELS_ANYWHERE_H
-#define SWIFTLET_KERNELS_ANYWHERE_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -23,5 +22,3 @@ ANYWHERE uint32_t bits_from_float(float x) {
 	memcpy(&bits, &x, 4);
 	return bits;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* The bytes that attention reads after a text of some length, from which costs of steps at long contexts
  * begin, and the size of a KV cache. */
-#ifndef SWIFTLET_KERNELS_ATTENTION_COST_H
-#define SWIFTLET_KERNELS_ATTENTION_COST_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -10,5 +9,3 @@
 double attention_bytes(const struct model_shape*, enum dtype, int positions, int read);
 /* Bytes of a cache for so many positions. Blocks that share the keys of earlier ones take none. */
 double cache_size(const struct model_shape*, enum dtype, int positions);
-
-#endif

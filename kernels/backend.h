@@ -4,8 +4,7 @@
  * run passes; prefill, plain decoding, a draft step, tree verification and the optimizer's parallel
  * evaluation are the same call with other arguments. Nothing here knows about files, text or masks'
  * meaning. This header includes nothing of ours from other rooms. */
-#ifndef SWIFTLET_KERNELS_BACKEND_H
-#define SWIFTLET_KERNELS_BACKEND_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -844,6 +843,4 @@ bool cuda_available(struct error*);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,6 +1,5 @@
 /* The time since some moment, by a clock that nobody sets. */
-#ifndef SWIFTLET_KERNELS_CLOCK_H
-#define SWIFTLET_KERNELS_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -16,5 +15,3 @@ static inline int64_t milliseconds_now(void) {
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * The scale comes from the largest |w| of each channel's outputs that share it. Trying lower scales too,
  * which cut off the largest weight and round the others better, did not raise acceptance and took half of the
  * time. It is compiled for any processor, for AVX2 and for AVX-512, to the same bytes. */
-#ifndef SWIFTLET_KERNELS_COLUMN_ROUND_H
-#define SWIFTLET_KERNELS_COLUMN_ROUND_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -143,5 +142,3 @@ static inline void round_columns(uint8_t* codes, uint8_t* scale, size_t run, flo
 		round_lanes(codes + (size_t)j * run, scale + (size_t)j * run, run, peak + j, norm2 + j, w, some);
 	}
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A block has four maps: queries, keys and values as one, attention's output, gate and up as one, and down.
  * The bytes depend on the weights alone, not on threads or instruction sets. */
-#ifndef SWIFTLET_KERNELS_COLUMN_WEIGHTS_H
-#define SWIFTLET_KERNELS_COLUMN_WEIGHTS_H
+#pragma once
 
 #include "kernels/columns.h"
 
@@ -53,6 +52,4 @@ size_t block_map_bytes(const struct block_map*);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -19,8 +19,7 @@
  * channel's scale of those outputs. A group's product is an integer; the floats are added in the order of the
  * groups. So every instruction set gives the same bits. Drafts are guesses: verification always runs the
  * stored weights. */
-#ifndef SWIFTLET_KERNELS_COLUMNS_H
-#define SWIFTLET_KERNELS_COLUMNS_H
+#pragma once
 
 #include <string.h>
 
@@ -137,6 +136,4 @@ column_round_function column_round, avx2_column_round, avx512_column_round;
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -2,8 +2,7 @@
  *
  * Every field is made of bytes, so that a block may lie at any address of a mapped file; 16-bit fields
  * are little-endian. The layouts are ggml's (ggml-common.h); the formulas stand beside them. */
-#ifndef SWIFTLET_KERNELS_DTYPE_BLOCKS_H
-#define SWIFTLET_KERNELS_DTYPE_BLOCKS_H
+#pragma once
 
 #include <assert.h>
 
@@ -330,5 +329,3 @@ ANYWHERE int q6_bits(const struct block_q6_k* b, int j) {
 	const int low = b->low[half * 64 + i % 64] >> 4 * (i / 64) & 15;
 	return low | (b->high[half * 32 + i % 32] >> 2 * (i / 32) & 3) << 4;
 }
-
-#endif

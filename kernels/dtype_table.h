@@ -1,7 +1,6 @@
 /* The table of element types: what is the same wherever a type is read, checked or multiplied. A constant, so
  * that with a constant type its properties are constants too. Blocks' layouts: dtype_blocks.h. */
-#ifndef SWIFTLET_KERNELS_DTYPE_TABLE_H
-#define SWIFTLET_KERNELS_DTYPE_TABLE_H
+#pragma once
 
 #include "kernels/backend.h"
 #include "kernels/dtype_blocks.h"
@@ -54,5 +53,3 @@ static const struct dtype_properties dtype_table[DTYPE_COUNT] = {
 /* Types that are multiplied as floats, a block at a time: too rare, or too far from whole numbers on a grid,
  * for products of their own. */
 static inline bool dtype_is_decoded(enum dtype type) { return type >= DTYPE_MXFP4 && type < DTYPE_COUNT; }
-
-#endif

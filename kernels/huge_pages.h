@@ -1,6 +1,5 @@
 /* Memory for large weights. */
-#ifndef SWIFTLET_KERNELS_HUGE_PAGES_H
-#define SWIFTLET_KERNELS_HUGE_PAGES_H
+#pragma once
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -17,5 +16,3 @@ static inline void* alloc_huge_pages(size_t bytes) {
 		madvise(memory, whole, MADV_HUGEPAGE); /* a hint */
 	return memory;
 }
-
-#endif

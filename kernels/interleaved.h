@@ -4,8 +4,7 @@
  * is the same bytes in another order: byte `at` of a block of INTERLEAVED_ROWS rows begins at
  * INTERLEAVED_ROWS·at. Blocks of some types are no whole number of words; of those a half float stands alone,
  * at the begin of blocks of 32 and at the end of blocks of 256. */
-#ifndef SWIFTLET_KERNELS_INTERLEAVED_H
-#define SWIFTLET_KERNELS_INTERLEAVED_H
+#pragma once
 
 #include <string.h>
 
@@ -56,5 +55,3 @@ static inline void deinterleave_block(enum dtype type, void* block, const void* 
 /* INTERLEAVED_ROWS rows of `cols` columns, one behind the other, to `out`, of as many bytes. The type is
  * quantized, in blocks of an even number of bytes. */
 void interleave_rows(enum dtype type, void* out, const void* rows, int64_t cols);
-
-#endif

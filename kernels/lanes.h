@@ -1,7 +1,6 @@
 /* Vectors of floats, as many side by side as the instruction set of the including file has: what rounding of
  * weights (quantize_blocks.h, column_round.h) shares. Each function gives the same bits everywhere. */
-#ifndef SWIFTLET_KERNELS_LANES_H
-#define SWIFTLET_KERNELS_LANES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -66,5 +65,3 @@ static inline lanes smaller(lanes v, lanes w) {
 static inline indices cut(lanes v, int most) {
 	return __builtin_convertvector(smaller(larger(v, all(0)), all((float)most + 0.5f)), indices);
 }
-
-#endif

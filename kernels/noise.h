@@ -8,8 +8,7 @@
  * Logarithms are our own: separate, correctly rounded multiplications, additions and divisions in one
  * order, which no compiler may fuse (-ffp-contract=off, -fmad=false). So a CPU of any kind and a GPU agree to
  * the bit. */
-#ifndef SWIFTLET_KERNELS_NOISE_H
-#define SWIFTLET_KERNELS_NOISE_H
+#pragma once
 
 #include "kernels/anywhere.h"
 
@@ -143,5 +142,3 @@ ANYWHERE float noise_exp(float x) {
 ANYWHERE float noise_score(float logit, float max, float temperature, float gumbel) {
 	return (logit - max) / temperature + gumbel;
 }
-
-#endif

@@ -6,8 +6,7 @@
  * middle. A backend writes the rows of a pass between paged_begin and paged_end. When a path is committed it
  * moves rows down if paged_moves asks for it; all else here is counters. Both backends make their own
  * versions of the calls that backend.h declares. */
-#ifndef SWIFTLET_KERNELS_PAGED_CACHE_H
-#define SWIFTLET_KERNELS_PAGED_CACHE_H
+#pragma once
 
 #include "kernels/backend.h"
 #include "kernels/pages.h"
@@ -90,6 +89,4 @@ bool paged_restore(struct cache*, const int32_t* token, const void* from);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -7,8 +7,7 @@
  * so the decode path allocates nothing. The backend decides where their bytes are: in the host's memory, in a
  * device's, or, if devices share a model, a part of each page on each device. One thread at a time uses them,
  * as with the backend. */
-#ifndef SWIFTLET_KERNELS_PAGES_H
-#define SWIFTLET_KERNELS_PAGES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -79,6 +78,4 @@ void pages_name(struct page_pool*, struct page*, int64_t after, const int32_t* t
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

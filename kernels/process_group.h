@@ -5,8 +5,7 @@
  * by output rows alone; Shoeybi et al. 2019, Megatron-LM, cut every second matrix by columns and add up,
  * which moves less and changes bits). A rank that dies ends all the others: who implements this sees to it.
  */
-#ifndef SWIFTLET_KERNELS_PROCESS_GROUP_H
-#define SWIFTLET_KERNELS_PROCESS_GROUP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,5 +35,3 @@ static inline int64_t share_first(int64_t rows, int rank, int ranks) {
 	enum { GROUP = 16 };
 	return rank == ranks ? rows : rows / GROUP * rank / ranks * GROUP;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* One backend over several processes: rank 0 broadcasts each call on its backend, and the others make the
  * same call on theirs. A call is a pass's arguments, some kilobytes; results are gathered through struct
  * process_group. */
-#ifndef SWIFTLET_KERNELS_RANKS_H
-#define SWIFTLET_KERNELS_RANKS_H
+#pragma once
 
 #include "kernels/backend.h"
 #include "kernels/process_group.h"
@@ -14,5 +13,3 @@ bool ranks_lead(struct backend*, struct process_group*, struct error*);
 
 /* Makes the calls that rank 0 sends until it closes its backend. Then this one is still open. */
 void ranks_follow(struct backend*, struct process_group*);
-
-#endif

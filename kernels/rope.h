@@ -3,8 +3,7 @@
  * Frequencies and angles are computed in float as transformers' modeling_rope_utils does, so that far
  * positions agree with the models' own code. A row's angles depend on its position and, for the
  * scalings that look at the length, on max(prompt length, position + 1): never on other rows. */
-#ifndef SWIFTLET_KERNELS_ROPE_H
-#define SWIFTLET_KERNELS_ROPE_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -27,6 +26,4 @@ void rope_rotate(float* head, const float* cosine, const float* sine, int pairs,
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

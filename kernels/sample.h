@@ -4,8 +4,7 @@
  * processed target distribution and G standard Gumbel noise made by a counter, so that any model that
  * looks at the same position with the same noise tends to choose the same token, and the target's own
  * choice is plain decoding's whatever was drafted (Gumbel-max; design section 4, promise 2). */
-#ifndef SWIFTLET_KERNELS_SAMPLE_H
-#define SWIFTLET_KERNELS_SAMPLE_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -51,6 +50,4 @@ void result_from_softmax(struct result* out, uint8_t want, const float* logits, 
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,8 +1,7 @@
 /* How the elements of a made-up weight tensor come about: a counter-based generator, so that a CPU
  * and a GPU make the same values in any order. kernels/synth_value.h computes them; why the fields are
  * what they are is core/model/synth.c's business. */
-#ifndef SWIFTLET_KERNELS_SYNTH_H
-#define SWIFTLET_KERNELS_SYNTH_H
+#pragma once
 
 #include <stdint.h>
 
@@ -23,5 +22,3 @@ struct synth_tensor {
 	int32_t common, own;
 	int32_t clusters; /* clusters a half, embedding and head */
 };
-
-#endif

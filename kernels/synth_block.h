@@ -1,8 +1,7 @@
 /* Blocks of quantized elements for made-up tensors, as inline functions for C and for CUDA C++: plain
  * rounding to nearest within a block's range, with no search for better scales, which random weights would
  * not notice. Formats and formulas: kernels/dtype_blocks.h. */
-#ifndef SWIFTLET_KERNELS_SYNTH_BLOCK_H
-#define SWIFTLET_KERNELS_SYNTH_BLOCK_H
+#pragma once
 
 #include <math.h>
 
@@ -136,5 +135,3 @@ ANYWHERE void synth_block(enum dtype type, void* out, const float* x) {
 	else
 		synth_q6_k((struct block_q6_k*)out, x);
 }
-
-#endif

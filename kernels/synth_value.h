@@ -4,8 +4,7 @@
  * multiplication turns them into a float: nothing that a compiler could fuse or reorder, so every
  * machine makes the same bits. A draw is the sum of the four bytes of a hash, less its mean: close to a
  * normal variate (Irwin-Hall of four), within 3.46 standard deviations. */
-#ifndef SWIFTLET_KERNELS_SYNTH_VALUE_H
-#define SWIFTLET_KERNELS_SYNTH_VALUE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -132,5 +131,3 @@ ANYWHERE float synth_element(const struct synth_tensor* t, const struct synth_ro
 		draw += t->common * synth_draw(r->common, (uint32_t)column);
 	return (float)draw * r->scale;
 }
-
-#endif

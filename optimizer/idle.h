@@ -3,8 +3,7 @@
  *
  * A thread that has gone to idle priority cannot return without privileges. So these are threads of their
  * own: one that runs passes, and the backend's second set of workers. */
-#ifndef SWIFTLET_OPTIMIZER_IDLE_H
-#define SWIFTLET_OPTIMIZER_IDLE_H
+#pragma once
 
 #include "optimizer/optimizer.h"
 
@@ -29,5 +28,3 @@ struct idle_progress {
 bool idle_goes_on(struct idle_progress*, const struct search*, int patience);
 /* The effect of skipping on the session's text, in plain words; NULL when it pays. */
 const char* idle_status(struct session*);
-
-#endif

@@ -4,8 +4,7 @@
  * among the kinds of map and the thirds of the blocks. Each map keeps the share s·kind·third of its channels,
  * at most all. The scale s makes the share read that of the point. All coordinates are in [0, 1]. Those of
  * kinds and thirds stand for the logarithm of the ratio to the MLP's input and to the middle third. */
-#ifndef SWIFTLET_OPTIMIZER_LEVEL_POINT_H
-#define SWIFTLET_OPTIMIZER_LEVEL_POINT_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -36,5 +35,3 @@ void level_point(const struct level_model*, const struct mask*, const struct lev
                  double x[LEVEL_DIMS]);
 /* The coordinate of a share read. */
 double level_read_coordinate(double share);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * It is the session's learner (core/decode/learner.h). Influence comes from the first decoded rows, scores
  * from passes of its own over text that was just generated (score.c), and acceptance from drafting itself. */
-#ifndef SWIFTLET_OPTIMIZER_OPTIMIZER_H
-#define SWIFTLET_OPTIMIZER_OPTIMIZER_H
+#pragma once
 
 #include "core/decode/session.h"
 #include "optimizer/search.h"
@@ -26,5 +25,3 @@ struct search* session_forget(struct session*);
 /* Scores a mask on the generated text of the last request, window by window: matches of rows. Call before a
  * search has seen that text. False with the error set. */
 bool session_judge(struct session*, const struct mask*, int* matches, int* rows, struct error*);
-
-#endif

@@ -1,6 +1,5 @@
 /* The optimizer's state, shared by optimizer.c and score.c, which it calls. */
-#ifndef SWIFTLET_OPTIMIZER_OPTIMIZER_STATE_H
-#define SWIFTLET_OPTIMIZER_OPTIMIZER_STATE_H
+#pragma once
 
 #include "optimizer/optimizer.h"
 
@@ -46,5 +45,3 @@ void score_new_instance(struct optimizer*);
 bool score_begin(struct learner*);
 void score_fill(struct learner*, struct pass*);
 bool score_take(struct learner*, const struct pass*, double seconds);
-
-#endif

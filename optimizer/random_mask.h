@@ -1,6 +1,5 @@
 /* Masks at random: uniform sets of a size. */
-#ifndef SWIFTLET_OPTIMIZER_RANDOM_MASK_H
-#define SWIFTLET_OPTIMIZER_RANDOM_MASK_H
+#pragma once
 
 #include "gp/random.h"
 #include "kernels/backend.h"
@@ -10,5 +9,3 @@ enum { MAX_DIMS = 2 * MAX_BLOCKS - 4 };
 /* A uniformly random set of `size` of the `dims` sub-layers from 2 on: the first of a Fisher-Yates shuffle of
  * 2, 3, 4…, with one gp_below(dims - i) each (search_masks.c). */
 void random_mask(struct gp_random*, int dims, int size, struct mask* out);
-
-#endif

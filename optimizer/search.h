@@ -7,8 +7,7 @@
  * This file knows only masks and scores. It runs no model, and serves any runtime that can score a mask
  * (streams/ offers it over HTTP). The state is carried from window to window and from instance to instance.
  * search_open takes all memory but NLopt's. */
-#ifndef SWIFTLET_OPTIMIZER_SEARCH_H
-#define SWIFTLET_OPTIMIZER_SEARCH_H
+#pragma once
 
 #include "optimizer/spans.h"
 
@@ -110,5 +109,3 @@ bool search_waits(const struct search*);
 enum search_state search_state(const struct search*);
 int search_steps(const struct search*);         /* proposals observed, START and RESCORE left out */
 double search_skip_ratio(const struct search*); /* of the best mask */
-
-#endif

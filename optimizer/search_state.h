@@ -1,6 +1,5 @@
 /* The search's state: the part that both kinds of search share (search.c), and the part of each kind. */
-#ifndef SWIFTLET_OPTIMIZER_SEARCH_STATE_H
-#define SWIFTLET_OPTIMIZER_SEARCH_STATE_H
+#pragma once
 
 #include "gp/gp.h"
 #include "gp/random.h"
@@ -56,5 +55,3 @@ bool levels_choose(struct search*, struct mask*, double* chosen_by);
 /* The best one's hits by its scores; NaN: it has none. The cost of a draft step with it. */
 double levels_matchness(const struct search*);
 double levels_cost(const struct search*, const struct mask*);
-
-#endif

@@ -4,8 +4,7 @@
  * Block Influence (Men et al. 2024, "ShortGPT", eq. 1) of a span. By single sub-layers it misleads on real
  * models. The span of least influence is nearly the best of its cost. Rows come from generated text: a
  * prompt's last rows, and the first rows with their massive activations, favour other layers. */
-#ifndef SWIFTLET_OPTIMIZER_SPANS_H
-#define SWIFTLET_OPTIMIZER_SPANS_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -29,5 +28,3 @@ void spans_forget(struct spans*);
 void spans_add(struct spans*, float* const* state, int n, int dim);
 /* Mean influence of the sub-layers [first, last). */
 double spans_influence(const struct spans*, int first, int last);
-
-#endif

@@ -5,8 +5,7 @@
  * give as a tool call's arguments becomes an object, which templates expect. `developer` becomes `system`.
  * The members that messages had before tools ("function_call", the role `function`) become today's.
  * chat_shape.h treats models that were not trained for tools or system messages. */
-#ifndef SWIFTLET_STREAMS_CHAT_PARTS_H
-#define SWIFTLET_STREAMS_CHAT_PARTS_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -34,5 +33,3 @@ bool chat_parts_list_tools(const struct chat_parts*, const struct model*);
 /* The ids through the model's template. If it cannot take arguments as objects, it gets them as they were
  * written. */
 bool chat_parts_encode(const struct chat_parts*, const struct model*, struct token_list*, struct error*);
-
-#endif

@@ -2,8 +2,7 @@
  * describes them in Hermes' words, and calls and their results become texts. For one without system messages,
  * they go to the beginning of the first user's message. A small test conversation finds the template's
  * abilities. */
-#ifndef SWIFTLET_STREAMS_CHAT_SHAPE_H
-#define SWIFTLET_STREAMS_CHAT_SHAPE_H
+#pragma once
 
 #include "core/text/chat_template.h"
 
@@ -17,5 +16,3 @@ char* chat_tools_filled(const char* tools);
  * as they are, and *messages NULL. False with the error set. */
 bool chat_shape(const char* template_text, const struct tokenizer*, struct chat_request*, char** messages,
                 struct error*);
-
-#endif

@@ -4,8 +4,7 @@
  * every number into a double and ends strings at a NUL. So all JSON from outside is first checked here
  * against RFC 8259, with bounded nesting. Values that must be returned unchanged, such as the id of a prompt,
  * are kept as spans of the text. */
-#ifndef SWIFTLET_STREAMS_JSON_TEXT_H
-#define SWIFTLET_STREAMS_JSON_TEXT_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -34,5 +33,3 @@ struct json_item {    /* the present element; {0} before the first */
 bool json_next(const char* text, size_t size, struct json_item*);
 /* True when the element is a member of that name, as written. */
 bool json_named(const struct json_item*, const char* name);
-
-#endif

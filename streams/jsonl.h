@@ -3,8 +3,7 @@
  * Input lines: {"id", "task"?, "prompt" | "messages", "max_tokens"? (128)}, and with messages what
  * streams/chat_parts.h reads; or a line of OpenAI's batch files, {"custom_id", "url", "body": {…}}. The
  * fields of a line are checked here; the session checks whether a prompt fits the context. */
-#ifndef SWIFTLET_STREAMS_JSONL_H
-#define SWIFTLET_STREAMS_JSONL_H
+#pragma once
 
 #include <stdio.h>
 
@@ -37,5 +36,3 @@ enum jsonl_status { JSONL_END, JSONL_INSTANCE, JSONL_BROKEN };
  * are set, the error has the reason, and the stream goes on. Free the instance unless END. */
 enum jsonl_status jsonl_next(struct jsonl_reader*, struct instance*, struct error*);
 void jsonl_free(struct jsonl_reader*);
-
-#endif

@@ -9,8 +9,7 @@
  * - skip_layers, the published code's: {"<model>_<task>": {"attention": […], "mlp": […]}, …}, where the
  *   name is a key as a whole and never split.
  * Blocks are 0-based. Reading a file does not check its blocks against a model: mask_entry_fits does. */
-#ifndef SWIFTLET_STREAMS_MASK_FILE_H
-#define SWIFTLET_STREAMS_MASK_FILE_H
+#pragma once
 
 #include "kernels/backend.h"
 #include "streams/text.h"
@@ -85,5 +84,3 @@ bool mask_read_levels(const struct cJSON* object, struct mask*);
 
 /* Lists blocks of one kind (0 attention, 1 MLP) in ascending order; returns how many. blocks (MAX_BLOCKS) */
 int mask_blocks(const struct mask*, int kind, int* blocks);
-
-#endif

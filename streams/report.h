@@ -1,7 +1,6 @@
 /* One generation as JSON: the object of `run --json` and of a line of `stream -o`, and the sums of
  * `stream --summary`. Figures that do not apply are null. */
-#ifndef SWIFTLET_STREAMS_REPORT_H
-#define SWIFTLET_STREAMS_REPORT_H
+#pragma once
 
 #include "core/decode/options.h"
 #include "streams/text.h"
@@ -63,5 +62,3 @@ double task_sum_tokens_per_second(const struct task_sum*);
 void summary_put(struct text*, const struct summary*);
 /* The same, malloc'd with a final newline; NULL on no memory. */
 char* summary_text(const struct summary*);
-
-#endif

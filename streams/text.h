@@ -1,7 +1,6 @@
 /* A growing text, in which answers are put together. It remembers a failed allocation, so that a writer
  * checks once, at the end. */
-#ifndef SWIFTLET_STREAMS_TEXT_H
-#define SWIFTLET_STREAMS_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ void text_clear(struct text*);          /* keeps the memory */
 void text_free(struct text*);
 /* Returns the bytes, malloc'd, which the caller frees; NULL after a failure. The text is empty afterwards. */
 char* text_take(struct text*);
-
-#endif

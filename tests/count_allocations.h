@@ -1,8 +1,7 @@
 /* Counts the calls of malloc and its kin, for tests that forbid them: included once by a test program, whose
  * own malloc then stands before the C library's. If that cannot be done (a sanitizer or another C library
  * has the allocator) ALLOCATIONS_COUNTED is 0 and the test skips itself. */
-#ifndef SWIFTLET_TESTS_COUNT_ALLOCATIONS_H
-#define SWIFTLET_TESTS_COUNT_ALLOCATIONS_H
+#pragma once
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -67,5 +66,3 @@ static inline int allocations_not_counted(void) {
 	puts("skipped: the allocator cannot be counted here (a sanitizer or another C library has it)");
 	return 77;
 }
-
-#endif

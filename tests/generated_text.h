@@ -2,8 +2,7 @@
  *
  * Drives a backend directly, one row a pass, so that it computes plain decoding without any of the
  * code that is to reproduce it. Failures are cmocka failures. */
-#ifndef SWIFTLET_TESTS_GENERATED_TEXT_H
-#define SWIFTLET_TESTS_GENERATED_TEXT_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -104,5 +103,3 @@ static inline double text_matchness(const struct text* t, const struct mask* mas
 		    t, mask, (int)((int64_t)(t->n - SIZE - 1) * w / (windows > 1 ? windows - 1 : 1)), SIZE);
 	return (double)matches / (windows * SIZE);
 }
-
-#endif

@@ -14,8 +14,7 @@
  * Attention takes the longer, the longer the text. Measurements keep the length at which they were made, and
  * are moved to the present one: attention(n) = ratio · length · (1 + slope · (n - 1)), in plain steps without
  * attention. Backends measure ratio and slope; before that the cache's bytes count as weights do. */
-#ifndef SWIFTLET_CORE_DECODE_COST_H
-#define SWIFTLET_CORE_DECODE_COST_H
+#pragma once
 
 #include "core/decode/pass_bytes.h"
 
@@ -107,5 +106,3 @@ double chain_rate_now(const struct cost_model*, int most, double a, double c);
 /* The policy's min_reach at this rate of tokens: the rate times the least cost per token of going on from d
  * steps at cost c, if all d are accepted and the share `next` of further ones is right. */
 void set_min_reach(const struct cost_model*, double rate, double c, double next, struct draft_policy*);
-
-#endif

@@ -1,7 +1,6 @@
 /* The pages of a long text that a session's drafts read: those that its own verified rows looked at most,
  * listed anew every few tokens, if that makes a draft step cheaper. */
-#ifndef SWIFTLET_CORE_DECODE_DRAFT_PAGES_H
-#define SWIFTLET_CORE_DECODE_DRAFT_PAGES_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -23,5 +22,3 @@ void draft_pages_close(struct draft_pages*);
 void draft_pages_begin(struct draft_pages*);
 /* A round begins: sets now and unread. */
 void draft_pages_round(struct session*);
-
-#endif

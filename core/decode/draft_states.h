@@ -1,7 +1,6 @@
 /* How drafts with a mask run: which sub-layers with the quantized draft weights, and how much of these is
  * read. */
-#ifndef SWIFTLET_CORE_DECODE_DRAFT_STATES_H
-#define SWIFTLET_CORE_DECODE_DRAFT_STATES_H
+#pragma once
 
 #include "core/decode/pass_bytes.h"
 
@@ -29,5 +28,3 @@ static inline struct variant states_variant(const struct draft_states* states, c
 
 /* A mask's states with the draft weights that the session has. */
 struct draft_states session_states(const struct session*, const struct mask*);
-
-#endif

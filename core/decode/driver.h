@@ -4,8 +4,7 @@
  * The session runs the driver's passes between its own, verifies and commits the driver's tree, emits the
  * tokens and keeps the accounts. It does not know the methods. Calls come on the session's thread between two
  * passes, and must not allocate. */
-#ifndef SWIFTLET_CORE_DECODE_DRIVER_H
-#define SWIFTLET_CORE_DECODE_DRIVER_H
+#pragma once
 
 #include "core/decode/engine.h"
 #include "core/draft/drafter.h"
@@ -91,5 +90,3 @@ struct session_view {
 struct session_view session_view(struct session*);
 /* True if the token ends the text. */
 bool session_ends(const struct session*, int32_t token);
-
-#endif

@@ -1,6 +1,5 @@
 /* An engine: a model's weights on a backend, and the measured cost of its passes. Sessions share it. */
-#ifndef SWIFTLET_CORE_DECODE_ENGINE_H
-#define SWIFTLET_CORE_DECODE_ENGINE_H
+#pragma once
 
 #include "core/decode/cost.h"
 #include "core/decode/options.h"
@@ -70,5 +69,3 @@ double options_cache_memory(const struct model*);
 /* Tokens of context: the requested number, else the model's own, if one such cache fits in that memory, else
  * what fits, at least 4,096. On a GPU and with several processes: the model's own, at most 4,096. */
 int options_context(const struct swiftlet_options*, const struct model*);
-
-#endif

@@ -3,8 +3,7 @@
  * The session gives it measurements of its passes (taps, rows, how drafts fared) and time between rounds, and
  * asks it for a mask. It does not know how masks are found; the optimizer is a learner. Calls come on the
  * session's thread between two passes, and must not allocate once the learner is open. */
-#ifndef SWIFTLET_CORE_DECODE_LEARNER_H
-#define SWIFTLET_CORE_DECODE_LEARNER_H
+#pragma once
 
 #include "core/decode/draft_states.h"
 #include "core/decode/engine.h"
@@ -67,5 +66,3 @@ void session_charge_learning(struct session*, double seconds);
 bool session_affords_learning(const struct session*, double plain_steps);
 /* Another mask drafts from now on, of another search than before. */
 void session_replace_mask(struct session*, const struct mask*, double matchness);
-
-#endif

@@ -1,7 +1,6 @@
 /* The options of engines and sessions, and the one table that knows them by name: the command line's parser,
  * --help, shell completion, defaults and the public interface all read it. */
-#ifndef SWIFTLET_CORE_DECODE_OPTIONS_H
-#define SWIFTLET_CORE_DECODE_OPTIONS_H
+#pragma once
 
 #include "swiftlet.h"
 
@@ -196,5 +195,3 @@ bool option_set(struct swiftlet_options*, const struct option*, const char* valu
 bool option_get(const struct swiftlet_options*, const struct option*, char* text, size_t size);
 /* The name of its values in help: "auto|on|off", "N". */
 void option_value(const struct option*, char* text, size_t size);
-
-#endif

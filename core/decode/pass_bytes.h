@@ -1,7 +1,6 @@
 /* The bytes that passes read: costs follow from them before anything was measured, and the measured cost of
  * one kind of draft step predicts another's. */
-#ifndef SWIFTLET_CORE_DECODE_PASS_BYTES_H
-#define SWIFTLET_CORE_DECODE_PASS_BYTES_H
+#pragma once
 
 #include "kernels/draft_weights.h"
 
@@ -46,5 +45,3 @@ struct byte_share pass_bytes_share(const struct pass_bytes*, struct variant, dou
 double pass_bytes_layers_read(const struct pass_bytes*, struct variant);
 /* quantized: with the draft weights, at these levels where they are by input channel (NULL: whole). */
 struct layer_bytes pass_bytes_layers(const struct pass_bytes*, bool quantized, const struct levels*);
-
-#endif

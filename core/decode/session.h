@@ -8,8 +8,7 @@
  *         run it, alone or in a batch; measure
  *         if (session_absorb(s, &work, rows, seconds)) … a step's output is in session_output(s)
  *     } */
-#ifndef SWIFTLET_CORE_DECODE_SESSION_H
-#define SWIFTLET_CORE_DECODE_SESSION_H
+#pragma once
 
 #include "core/decode/driver.h"
 #include "core/decode/engine.h"
@@ -124,5 +123,3 @@ void session_want_signature(struct session*); /* no memory is silent: no signatu
  * which shows a new one. */
 int64_t session_last_round(const struct session*, int* draft_steps, int* accepted);
 void session_trace(const struct session*, struct round_trace*);
-
-#endif

@@ -1,8 +1,7 @@
 /* The session's state, shared by the files of this room that make it up: session.c (opening, requests),
  * flow.c (which work comes next), plan.c (whether and how far to draft), emit.c (tokens to text), penalties.c
  * and constraint.c (what may follow the text so far). */
-#ifndef SWIFTLET_CORE_DECODE_SESSION_STATE_H
-#define SWIFTLET_CORE_DECODE_SESSION_STATE_H
+#pragma once
 
 #include "core/decode/draft_pages.h"
 #include "core/decode/draft_states.h"
@@ -290,5 +289,3 @@ bool plan_is_plain(const struct session*);
 
 /* A slice of the draft weights, if the budget allows one. */
 void plan_make_draft_weights(struct session*);
-
-#endif

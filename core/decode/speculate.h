@@ -10,8 +10,7 @@
  *
  * as large as it can. The policy that does so at its own λ maximises the ratio of tokens to cost (Dinkelbach
  * 1967). Nothing allocates. */
-#ifndef SWIFTLET_CORE_DECODE_SPECULATE_H
-#define SWIFTLET_CORE_DECODE_SPECULATE_H
+#pragma once
 
 #include "core/draft/drafter.h"
 
@@ -182,5 +181,3 @@ void planner_learn(struct planner*, const struct verdict*, const struct result* 
 /* The same; drafters and the rate λ learn, too. tokens: emitted (the verdict's, or fewer if the text ended);
  * cost: the round's. out (tree rows) as for struct drafter's see. */
 void planner_see(struct planner*, const struct verdict*, const struct result* out, int tokens, float cost);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * Drafters without passes extend a node at once. Others run passes first, and extend nodes from their
  * results. A new drafter takes its file and one line of DRAFTERS. */
-#ifndef SWIFTLET_CORE_DRAFT_DRAFTER_H
-#define SWIFTLET_CORE_DRAFT_DRAFTER_H
+#pragma once
 
 #include "core/draft/tree.h"
 
@@ -123,5 +122,3 @@ void drafter_set_see(struct drafter_set*, const struct tree*, const struct verdi
                      const struct result* out);
 /* The bits of a list of names such as "mask,retrieval"; "none" and "all" too. False with the error set. */
 bool drafter_parse(const char* list, unsigned* which, struct error*);
-
-#endif

@@ -7,8 +7,7 @@
  * A pass gives the draft model's choices after the head, which is the end of its chain of first choices. Rows
  * that cheaper drafters propose below the head may go with it. If the draft model agrees with one, the chain
  * continues through it: one pass, several tokens (a cascade). The evidence is the row's top-1 probability. */
-#ifndef SWIFTLET_CORE_DRAFT_MASK_H
-#define SWIFTLET_CORE_DRAFT_MASK_H
+#pragma once
 
 #include "core/draft/drafter.h"
 
@@ -50,5 +49,3 @@ struct result* mask_loop_results(void* state);
 void mask_take_loop(void* state, int32_t root, int steps);
 /* Rows that the draft model has been run on in this round. */
 int mask_rows(const void* state);
-
-#endif

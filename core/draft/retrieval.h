@@ -4,8 +4,7 @@
  * earlier texts, whichever promises more, and proposes the tokens that followed there (prompt lookup;
  * SuffixDecoding, Oliaro et al. 2024, arXiv 2411.04975). Shorter suffixes come after it. The evidence is the
  * suffix's length, the follower's share, and which of the two it came from. */
-#ifndef SWIFTLET_CORE_DRAFT_RETRIEVAL_H
-#define SWIFTLET_CORE_DRAFT_RETRIEVAL_H
+#pragma once
 
 #include "core/draft/drafter.h"
 #include "core/draft/suffix.h"
@@ -29,5 +28,3 @@ void retrieval_pool_add(struct retrieval_pool*, const int32_t* token, int n);
 
 /* state: the drafter's. Sets the pool that it reads, or NULL. */
 void retrieval_use_pool(void* state, const struct retrieval_pool*);
-
-#endif

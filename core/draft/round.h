@@ -2,8 +2,7 @@
  *
  * The round fills the pass and takes its results. The caller runs it, perhaps together with other sequences'.
  * A tree of the root alone is a plain step. Nothing here allocates. */
-#ifndef SWIFTLET_CORE_DRAFT_ROUND_H
-#define SWIFTLET_CORE_DRAFT_ROUND_H
+#pragma once
 
 #include "core/draft/tree.h"
 
@@ -30,5 +29,3 @@ void round_rest_pass(struct round*, const struct tree*, const int32_t* pending, 
 void round_take_verify(struct round*);
 /* Commits the path of a verdict that another rule gave. */
 void round_commit(struct round*);
-
-#endif

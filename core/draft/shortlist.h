@@ -6,8 +6,7 @@
  * often among the likeliest ones of an earlier row. So a sixteenth to a half of the vocabulary together with
  * those tokens contain nearly all that comes. The size is chosen by what it saves, and by how many of the
  * last tokens it would have missed. */
-#ifndef SWIFTLET_CORE_DRAFT_SHORTLIST_H
-#define SWIFTLET_CORE_DRAFT_SHORTLIST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ void shortlist_take(struct shortlist*, const int32_t* token, int n, bool counted
 /* Bits (vocab, in whole words) of the tokens to choose among, for a head with this share of a draft step's
  * cost; valid until the next call of any of these. NULL: all tokens. */
 const uint64_t* shortlist_bits(struct shortlist*, double head_share);
-
-#endif

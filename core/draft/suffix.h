@@ -5,8 +5,7 @@
  * for the substrings that end at the same places. Its link leads to their longest suffix that ends at more
  * places. An edge by a token counts how often that token followed the state's substrings. Edges lie in the
  * order in which they were last taken, so it is enough to look at the first few. */
-#ifndef SWIFTLET_CORE_DRAFT_SUFFIX_H
-#define SWIFTLET_CORE_DRAFT_SUFFIX_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,5 +52,3 @@ struct suffix_place suffix_shorter(const struct suffix_index*, struct suffix_pla
  * and of equal ones the more recent first. Returns how many; *total counts how often anything followed. */
 int suffix_followers(const struct suffix_index*, struct suffix_place, struct suffix_follower* out, int most,
                      int32_t* total);
-
-#endif

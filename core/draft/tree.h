@@ -3,8 +3,7 @@
  * Row 0 is the root, the last emitted token, which has no keys and values yet. Candidates of any drafter hang
  * below it in any shape. SWIFT's tree is a special case: the chain of the draft's top-1 tokens, and beside
  * each chain token its top-k alternatives, which have no children (section 4.2, "dynamic verification"). */
-#ifndef SWIFTLET_CORE_DRAFT_TREE_H
-#define SWIFTLET_CORE_DRAFT_TREE_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -47,5 +46,3 @@ void tree_verify(const struct tree*, const struct result* out, struct verdict*);
 int draft_bin(float top_probability); /* as in struct draft_policy */
 /* SWIFT's number of candidates a depth, for top-1 probability in (0, .5], (.5, .8], (.8, .95], (.95, 1]. */
 int tree_width(const int top_k[4], float top_probability);
-
-#endif

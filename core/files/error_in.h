@@ -1,6 +1,5 @@
 /* Sets an error about a file: a sentence that begins with the file's name. */
-#ifndef SWIFTLET_CORE_FILES_ERROR_IN_H
-#define SWIFTLET_CORE_FILES_ERROR_IN_H
+#pragma once
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,5 +19,3 @@ error_in(struct error* error, const char* file, const char* format, ...) {
 	va_end(arguments);
 	return error_set(error, "%s: %s", file, text);
 }
-
-#endif

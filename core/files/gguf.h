@@ -7,8 +7,7 @@
  *
  * A string is a u64 length and its bytes; an array a u32 element type, a u64 count and its elements.
  * Nothing is copied but tensor names: values and tensors point into the file's bytes. */
-#ifndef SWIFTLET_CORE_FILES_GGUF_H
-#define SWIFTLET_CORE_FILES_GGUF_H
+#pragma once
 
 #include "core/files/tensor_table.h"
 
@@ -66,5 +65,3 @@ bool gguf_strings(const struct gguf*, const char* key, const char*** out, size_t
                   struct error*);
 bool gguf_floats(const struct gguf*, const char* key, float** out, int* n, struct error*);
 bool gguf_ints(const struct gguf*, const char* key, int32_t** out, int* n, struct error*);
-
-#endif

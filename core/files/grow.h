@@ -1,7 +1,6 @@
 /* Growing arrays. `array` is the address of the pointer, NULL at first. False when memory runs out; then the
  * array is unchanged. */
-#ifndef SWIFTLET_CORE_FILES_GROW_H
-#define SWIFTLET_CORE_FILES_GROW_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ static inline bool grow_by_one(void* array, size_t n, size_t element) {
 	size_t capacity = 0;
 	return n & (n - 1) || (n && n < FEWEST) || grow_to(array, &capacity, n ? 2 * n : FEWEST, element);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* JSON of model folders: parsed by cJSON, and read field by field with messages that name the file and the
  * field. */
-#ifndef SWIFTLET_CORE_FILES_JSON_H
-#define SWIFTLET_CORE_FILES_JSON_H
+#pragma once
 
 #include <cjson/cJSON.h>
 
@@ -42,5 +41,3 @@ char* json_print(const cJSON* value);
 bool json_same(const cJSON* a, const cJSON* b);
 /* True when the number is whole and within [low, high]. */
 bool json_whole(const cJSON* value, int64_t low, int64_t high, int64_t* out);
-
-#endif

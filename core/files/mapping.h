@@ -1,6 +1,5 @@
 /* A file as read-only memory. Passes read weights directly from it. */
-#ifndef SWIFTLET_CORE_FILES_MAPPING_H
-#define SWIFTLET_CORE_FILES_MAPPING_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -15,5 +14,3 @@ bool mapping_open(struct mapping*, const char* path, struct error*);
 void mapping_close(struct mapping*);
 /* Asks the kernel to read the file's pages ahead, because the whole file is about to be read. */
 void mapping_will_need(const struct mapping*);
-
-#endif

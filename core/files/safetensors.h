@@ -3,8 +3,7 @@
  *   u64 n │ n bytes of {"name": {"dtype": "F16", "shape": [..], "data_offsets": [begin, end]}, …} │ data
  *
  * Offsets count from the end of the header. Tensors may not overlap and lie wholly in the file. */
-#ifndef SWIFTLET_CORE_FILES_SAFETENSORS_H
-#define SWIFTLET_CORE_FILES_SAFETENSORS_H
+#pragma once
 
 #include "core/files/tensor_table.h"
 
@@ -15,5 +14,3 @@ bool safetensors_read(struct tensor_table*, const uint8_t* data, size_t size, co
 
 /* The string that __metadata__ holds under this key, cut to fit; false without one. */
 bool safetensors_metadata(const uint8_t* data, size_t size, const char* key, char* out, size_t out_size);
-
-#endif

@@ -1,7 +1,6 @@
 /* The named tensors of a model's files, in any format. They are looked up by name, checked against the shape
  * that the config asks for, and counted, so that none is missing and none is left over. */
-#ifndef SWIFTLET_CORE_FILES_TENSOR_TABLE_H
-#define SWIFTLET_CORE_FILES_TENSOR_TABLE_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -53,5 +52,3 @@ bool tensor_table_take_stack(struct tensor_table*, const char* name, int64_t cou
 bool tensor_table_all_used(const struct tensor_table*, bool (*ignored)(const char* name), struct error*);
 /* Rows [begin, begin + rows) of a tensor. It gives the parts of a fused projection. */
 struct tensor tensor_rows(const struct tensor*, int64_t begin, int64_t rows);
-
-#endif

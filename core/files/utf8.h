@@ -1,6 +1,5 @@
 /* Reads UTF-8 that may be broken: the length and the code of the character at a place. */
-#ifndef SWIFTLET_CORE_FILES_UTF8_H
-#define SWIFTLET_CORE_FILES_UTF8_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ int hexadecimal_digit(char);
 /* Unicode's White_Space. Unicode's \w: alphabetic characters, marks, digits, connectors, joiners. */
 bool utf8_is_white(uint32_t code);
 bool utf8_is_word(uint32_t code);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Templates come from strangers. So steps, memory, nesting and output are bounded, and an error names the
  * line. */
-#ifndef SWIFTLET_CORE_JINJA_JINJA_H
-#define SWIFTLET_CORE_JINJA_JINJA_H
+#pragma once
 
 #include <time.h>
 
@@ -61,5 +60,3 @@ enum jinja_outcome jinja_render(const struct jinja_call*, struct jinja_text* out
 
 /* True when the template can be read: syntax, filters and tests are known. */
 bool jinja_check(const char* source, size_t size, struct error*);
-
-#endif

@@ -1,7 +1,6 @@
 /* The functions that templates can call: filters, tests, methods, global functions; and the evaluator, which
  * they call back. */
-#ifndef SWIFTLET_CORE_JINJA_LIBRARY_H
-#define SWIFTLET_CORE_JINJA_LIBRARY_H
+#pragma once
 
 #include "core/jinja/node.h"
 
@@ -101,5 +100,3 @@ enum flow execute(struct machine*, struct scope*, const struct node*, struct bui
 /* The output of a body, as a string. */
 struct value body_text(struct machine*, struct scope*, const struct node* body);
 struct value call_macro(struct machine*, const struct macro*, const struct arguments*);
-
-#endif

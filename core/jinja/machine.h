@@ -2,8 +2,7 @@
  *
  * All values of a rendering lie in the machine's arena. So an error can leave by longjmp without a leak.
  * Budgets are counted, not timed, so that a template fails at the same place on any machine. */
-#ifndef SWIFTLET_CORE_JINJA_MACHINE_H
-#define SWIFTLET_CORE_JINJA_MACHINE_H
+#pragma once
 
 #include <setjmp.h>
 #include <time.h>
@@ -56,5 +55,3 @@ __attribute__((format(printf, 2, 3), noreturn))
 void machine_fail(struct machine*, const char* format, ...);
 /* Leaves with raise_exception's message. */
 _Noreturn void machine_raise(struct machine*, const char* message, size_t size);
-
-#endif

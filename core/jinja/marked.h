@@ -2,8 +2,7 @@
  *
  * A string is immutable UTF-8 in the arena (a broken byte counts as a character). A part shares its bytes.
  * The template's own strings carry no marks; all others have one for each byte. */
-#ifndef SWIFTLET_CORE_JINJA_MARKED_H
-#define SWIFTLET_CORE_JINJA_MARKED_H
+#pragma once
 
 #include "core/jinja/machine.h"
 
@@ -59,5 +58,3 @@ void builder_part(struct builder*, const struct string*, size_t start, size_t en
 void builder_string(struct builder*, const struct string*);
 void builder_code(struct builder*, uint32_t code, bool foreign);
 const struct string* builder_end(struct builder*);
-
-#endif

@@ -1,6 +1,5 @@
 /* A parsed template: a tree of nodes, and the tokens that it was made from. */
-#ifndef SWIFTLET_CORE_JINJA_NODE_H
-#define SWIFTLET_CORE_JINJA_NODE_H
+#pragma once
 
 #include "core/jinja/value.h"
 
@@ -124,5 +123,3 @@ const struct node* parse_expression(struct parser*, bool choose); /* choose: `a 
 /* Expressions with commas between them; a single one is itself. `empty`: () may be a tuple. */
 const struct node* parse_tuple(struct parser*, bool choose, bool empty);
 const struct node* parse_filters(struct parser*, const struct node* from, bool start); /* start: no | first */
-
-#endif

@@ -1,6 +1,5 @@
 /* Python's values for templates, immutable except namespaces and iterators. */
-#ifndef SWIFTLET_CORE_JINJA_VALUE_H
-#define SWIFTLET_CORE_JINJA_VALUE_H
+#pragma once
 
 #include "core/jinja/marked.h"
 
@@ -134,5 +133,3 @@ struct style {
 void value_write_json(struct builder*, struct value, const struct style*);
 /* By the keys; stable. */
 void value_sort(struct machine*, struct entry*, int n, bool reverse);
-
-#endif

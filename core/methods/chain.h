@@ -6,8 +6,7 @@
  * its state into the next token: by the model's head (skip: chain.c), a trained one (exit.c), or an adapter
  * (adapter.c). Rows that ran up to an exit may be kept. Then verification continues from there for all of the
  * tree's rows (LayerSkip, section 4.3.3), after the last and the alternative rows have run up to it. */
-#ifndef SWIFTLET_CORE_METHODS_CHAIN_H
-#define SWIFTLET_CORE_METHODS_CHAIN_H
+#pragma once
 
 #include "core/draft/round.h"
 #include "core/methods/exit_heads.h"
@@ -57,5 +56,3 @@ void chain_step(struct chain*);
 bool chain_rest_pass(struct chain*, const struct tree*, struct pass*);
 /* The verify pass, which continues from the span if rows are kept. */
 void chain_verify_pass(struct chain*, struct round*, const struct tree*, uint8_t wants, struct pass*);
-
-#endif

@@ -10,8 +10,7 @@
  *     k children, one step:   (1 + p) / (e + h + v(k)·e + v(k + 1)·(1 - e))
  *
  * and if it does not (no reuse) the same with v(d + 1) or v(k + 1) for what follows the drafts. */
-#ifndef SWIFTLET_CORE_METHODS_EXIT_CHOICE_H
-#define SWIFTLET_CORE_METHODS_EXIT_CHOICE_H
+#pragma once
 
 #include "core/decode/cost.h"
 #include "core/draft/tree.h"
@@ -55,5 +54,3 @@ bool exit_choice_take(struct exit_choice*);
 /* Chooses those of `steps` and `children` that are not given (0); children < 0: a chain. most: steps. */
 void exit_choice_make(struct exit_choice*, const struct cost_model*, bool reuse, int steps, int children,
                       int most);
-
-#endif

@@ -1,7 +1,6 @@
 /* Trained heads behind early blocks, which turn states tapped there into tokens. A head (dim, dim) precedes
  * the model's own output matrix, which a pass applies. */
-#ifndef SWIFTLET_CORE_METHODS_EXIT_HEADS_H
-#define SWIFTLET_CORE_METHODS_EXIT_HEADS_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -20,5 +19,3 @@ struct exit_heads {
  * its rows. */
 void exit_heads_fill(struct exit_heads*, int blocks, const float* state, int n, const uint8_t* want,
                      struct result* out, struct pass*);
-
-#endif

@@ -5,8 +5,7 @@
  * by skipping i, or from g(i - 1, j) by running it. Keeping one state for each j makes it cheap, but inexact
  * if a worse state would lead to a better one later. It accounts for interactions that a sum over sub-layers
  * cannot express. Passes are filled here and run by the caller. */
-#ifndef SWIFTLET_CORE_METHODS_LAYER_PROGRAMMING_H
-#define SWIFTLET_CORE_METHODS_LAYER_PROGRAMMING_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -29,5 +28,3 @@ void layer_programming_begin(struct layer_programming*, struct cache*, int32_t t
 /* The next pass; takes its results, true when the masks are found. */
 void layer_programming_fill(struct layer_programming*, struct pass*);
 bool layer_programming_take(struct layer_programming*);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Minimises mean(log(1 + exp(-s·(w·x + b)))) + ridge/2·|w|², s = ±1, over features scaled to unit variance,
  * with GSL's BFGS from the present weights. */
-#ifndef SWIFTLET_CORE_METHODS_LOGISTIC_H
-#define SWIFTLET_CORE_METHODS_LOGISTIC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,5 +15,3 @@ bool logistic_fit(const float* x, const uint8_t* y, int n, int dims, double ridg
                   float* bias);
 /* 1 / (1 + exp(-(w·x + b))) */
 double logistic_chance(const float* weight, float bias, const float* x, int dims);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * A table has a row for each method that is named by a paper or a baseline. The session itself implements
  * `auto`, `swift` and `vanilla` (core/decode); the others drive it (standalone.h). */
-#ifndef SWIFTLET_CORE_METHODS_METHOD_H
-#define SWIFTLET_CORE_METHODS_METHOD_H
+#pragma once
 
 #include "core/decode/engine.h"
 #include "core/methods/method_drafter.h"
@@ -49,5 +48,3 @@ int method_most(const struct swiftlet_options*);
 bool method_has_auxiliary_weights(const struct method*, const struct engine*, struct error*);
 /* The same for all that the options ask for: exits, children, acceptance. */
 bool method_check(const struct swiftlet_options*, const struct engine*, struct error*);
-
-#endif

@@ -1,7 +1,6 @@
 /* A drafter that makes the whole round of a method. It guesses a tree at once (grow), or makes a chain of
  * steps by passes (step and take; its state then begins with a struct chain). */
-#ifndef SWIFTLET_CORE_METHODS_METHOD_DRAFTER_H
-#define SWIFTLET_CORE_METHODS_METHOD_DRAFTER_H
+#pragma once
 
 #include "core/draft/drafter.h"
 
@@ -32,5 +31,3 @@ struct method_drafter {
 
 extern const struct method_drafter ngram_drafter, jacobi_drafter, lookahead_drafter, skip_drafter,
     exit_drafter, adapter_drafter;
-
-#endif

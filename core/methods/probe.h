@@ -1,8 +1,7 @@
 /* A probe: the probability that a draft step is right, by logistic regression on the hidden state that it was
  * drafted from (AdaSPEED, section II.B). It is read from a file, or learned from the verification of the
  * newest steps. */
-#ifndef SWIFTLET_CORE_METHODS_PROBE_H
-#define SWIFTLET_CORE_METHODS_PROBE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ void probe_see(struct probe*, const float* x, bool right);
 /* True when there are enough new samples for a fit; and the fit. */
 bool probe_is_due(const struct probe*);
 void probe_fit(struct probe*);
-
-#endif

@@ -7,8 +7,7 @@
  * 2023, Algorithm 1, for chains; for trees the recursive form of Jeon et al. 2024, arXiv 2402.14160). A child
  * that was not drawn at random has a q with all probability on it. No drawn child may be left out of a
  * tree. */
-#ifndef SWIFTLET_CORE_METHODS_REJECTION_H
-#define SWIFTLET_CORE_METHODS_REJECTION_H
+#pragma once
 
 #include "core/draft/tree.h"
 
@@ -23,5 +22,3 @@ struct rejection {
  * token after the root. The draws differ from gumbel_noise's at the same seed. */
 void tree_reject(const struct tree*, const struct result* out, const float* const* q, uint64_t position,
                  const struct rejection*, struct verdict*);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * The drafter proposes tokens (jacobi.c, exit.c, …). This file does what all methods share: how far to draft
  * (stop.h), which tree the steps become, how it is accepted, and what is learned from it. */
-#ifndef SWIFTLET_CORE_METHODS_STANDALONE_H
-#define SWIFTLET_CORE_METHODS_STANDALONE_H
+#pragma once
 
 #include "core/decode/driver.h"
 #include "core/methods/chain.h"
@@ -98,5 +97,3 @@ float standalone_step_chance(const struct standalone*);
 /* The drafter's guesses, cut by the stop rule. */
 void standalone_guess(struct standalone*);
 void standalone_learn(struct standalone*, int emitted, int accepted, double cost);
-
-#endif

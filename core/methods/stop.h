@@ -11,8 +11,7 @@
  * of the middle three may adapt by two moving averages (AdaSPEED's appendix, after Draft & Verify):
  *
  *     AR <- b1·AR + (1 - b1)·accepted/drafted,     t  <- b2·t + (1 - b2)·(t + e if AR <= a, else t - e). */
-#ifndef SWIFTLET_CORE_METHODS_STOP_H
-#define SWIFTLET_CORE_METHODS_STOP_H
+#pragma once
 
 #include "core/decode/options.h"
 #include "kernels/backend.h"
@@ -39,5 +38,3 @@ void stop_chain(struct stopper*);
 bool stop_after(struct stopper*, float chance, float top, const char** why);
 /* The chain was verified. */
 void stop_learn(struct stopper*, int drafted, int accepted);
-
-#endif

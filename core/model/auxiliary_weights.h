@@ -8,8 +8,7 @@
  *   a probe       probe.weight (dim), probe.bias (1); metadata exit_block
  *
  * They are checked against the model when they are opened. */
-#ifndef SWIFTLET_CORE_MODEL_AUXILIARY_WEIGHTS_H
-#define SWIFTLET_CORE_MODEL_AUXILIARY_WEIGHTS_H
+#pragma once
 
 #include "core/files/mapping.h"
 #include "core/model/model.h"
@@ -50,5 +49,3 @@ void heads_close(struct heads*);
 void heads_apply(const struct heads*, int blocks, const float* x, float* out);
 bool probe_open(struct probe_weights*, const char* path, const struct model*, struct error*);
 void probe_close(struct probe_weights*);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * They lie in huge pages, which are read a fifth faster than small ones. They are not stored in a file:
  * reading and checking one would save only two or three plain steps at start. */
-#ifndef SWIFTLET_CORE_MODEL_DRAFT_WEIGHTS_MEMORY_H
-#define SWIFTLET_CORE_MODEL_DRAFT_WEIGHTS_MEMORY_H
+#pragma once
 
 #include "core/model/model.h"
 #include "kernels/draft_weights.h"
@@ -32,5 +31,3 @@ int draft_bits_for(const struct model*, struct draft_weights_format);
 bool wants_screened_head(const struct weight_table*);
 /* Whether a copy of the blocks' weights in another order fits (backend_options.interleaves). */
 bool wants_interleaved(const struct weight_table*);
-
-#endif

@@ -3,8 +3,7 @@
  * model_open takes MODEL of the command line: a GGUF file (recognized by content), a Hugging Face folder,
  * org/name in the local Hugging Face cache, `builtin`, or `synth:SHAPE[,key=value…]`. Weights stay in
  * the mapped files, as stored. */
-#ifndef SWIFTLET_CORE_MODEL_MODEL_H
-#define SWIFTLET_CORE_MODEL_MODEL_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -85,5 +84,3 @@ void model_fingerprint(struct model*);
 /* True when the same ids are the same pieces. Rows of the embedding beyond the pieces are padding, whose
  * number differs within a family. */
 bool model_same_vocabulary(const struct model*, const struct model*);
-
-#endif

@@ -1,7 +1,6 @@
 /* The places of models on this machine: `builtin`, what `swiftlet pull` has fetched, the Hugging Face cache.
  */
-#ifndef SWIFTLET_CORE_MODEL_PLACES_H
-#define SWIFTLET_CORE_MODEL_PLACES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ bool find_by_name(char path[PATH_SIZE], const char* spec, struct error*);
 bool only_gguf(char path[PATH_SIZE]);
 /* Lists every model that has a name, place by place, sorted by name. */
 void places_each(void (*visit)(void* user, const struct model_place*), void* user);
-
-#endif

@@ -4,8 +4,7 @@
  * experts become separate matrices, in MXFP4 or in their float type. bitsandbytes' NF4 and NVFP4 become
  * floats, and 8-bit integers keep their scales in floats (DTYPE_Q8_GROUP), or become floats. All of these
  * keep every bit; only F64, which becomes F32, loses some. */
-#ifndef SWIFTLET_CORE_MODEL_REPACK_H
-#define SWIFTLET_CORE_MODEL_REPACK_H
+#pragma once
 
 #include "core/files/tensor_table.h"
 
@@ -77,5 +76,3 @@ bool repack_ends(const char* name, const char* suffix);
 bool refuse_tensor(const struct named_tensor*, const char* expected, struct error*);
 /* tensor_table_add, with the error set. */
 bool repack_add(struct tensor_table*, const char* name, const struct named_tensor*, struct error*);
-
-#endif

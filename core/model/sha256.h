@@ -1,6 +1,5 @@
 /* SHA-256 (FIPS 180-4), for fingerprints. Small and plain; none of the libraries we link exports one. */
-#ifndef SWIFTLET_CORE_MODEL_SHA256_H
-#define SWIFTLET_CORE_MODEL_SHA256_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,5 +14,3 @@ void sha256_start(struct sha256*);
 void sha256_add(struct sha256*, const void* data, size_t size);
 /* Writes 64 lower-case hex digits and a NUL. */
 void sha256_end(struct sha256*, char hex[65]);
-
-#endif

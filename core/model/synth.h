@@ -2,8 +2,7 @@
  *
  * They have the memory traffic of a published shape whose weights are not at hand, text that neither loops
  * nor hesitates, and sub-layers that are known to be skippable. */
-#ifndef SWIFTLET_CORE_MODEL_SYNTH_H
-#define SWIFTLET_CORE_MODEL_SYNTH_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -34,5 +33,3 @@ void synth_encode(enum dtype, void* out, const float* x, int64_t n);
 /* Makes every tensor's elements, on all cores, in the memory that its data points to. False with the error
  * set. */
 bool synth_fill(struct tensor* const* list, int n, struct error*);
-
-#endif

@@ -3,8 +3,7 @@
  * A trie over bytes finds the longest token at a place. The flags are Hugging Face's: `lstrip` includes the
  * white space before the token, `rstrip` that after it, and `single_word` requires that no letter or digit
  * stands beside it. */
-#ifndef SWIFTLET_CORE_TEXT_ADDED_TOKENS_H
-#define SWIFTLET_CORE_TEXT_ADDED_TOKENS_H
+#pragma once
 
 #include "core/files/utf8.h"
 #include "kernels/backend.h"
@@ -54,5 +53,3 @@ int32_t added_tokens_step(const struct added_tokens*, int32_t node, uint8_t byte
  * skipped. */
 bool added_tokens_next(const struct added_tokens*, const char* text, size_t size, size_t from,
                        const struct plain_ranges* plain, struct added_match*);
-
-#endif

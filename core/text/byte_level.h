@@ -2,8 +2,7 @@
  *
  * Bytes that print stand for themselves (as U+0021…); the others follow from U+0100 on. A space is
  * U+0120. */
-#ifndef SWIFTLET_CORE_TEXT_BYTE_LEVEL_H
-#define SWIFTLET_CORE_TEXT_BYTE_LEVEL_H
+#pragma once
 
 #include "core/text/vocabulary.h"
 
@@ -12,5 +11,3 @@ void byte_level_write(struct buffer* out, const char* bytes, size_t size);
 /* Appends the bytes that a text in the alphabet stands for. False, with nothing appended, when a character is
  * not in the alphabet. */
 bool byte_level_read(struct buffer* out, const char* text, size_t size);
-
-#endif

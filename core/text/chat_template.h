@@ -2,8 +2,7 @@
  * (core/jinja).
  *
  * Special tokens come from the template alone. Text of the request never becomes one. */
-#ifndef SWIFTLET_CORE_TEXT_CHAT_TEMPLATE_H
-#define SWIFTLET_CORE_TEXT_CHAT_TEMPLATE_H
+#pragma once
 
 #include <time.h>
 
@@ -41,5 +40,3 @@ char* chat_template_text(const char* template_text, const struct tokenizer*, con
 /* The ids. Special tokens in the template's text are recognized, those in the request's text are not. */
 bool chat_template_encode(const char* template_text, const struct tokenizer*, const struct chat_request*,
                           struct token_list* out, struct error*);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * They are rewritten where PCRE2 reads the same characters differently. Matching is bounded: if an expression
  * exceeds the bound on a text, the text counts as having no further matches. */
-#ifndef SWIFTLET_CORE_TEXT_EXPRESSION_H
-#define SWIFTLET_CORE_TEXT_EXPRESSION_H
+#pragma once
 
 #include "core/text/vocabulary.h"
 
@@ -34,5 +33,3 @@ bool expression_next(const struct expression*, struct matcher*, const char* text
 bool expression_translate(const char* pattern, size_t size, struct buffer* out, struct error*);
 /* Sets an error about a pattern, which need not be NUL-terminated. Returns false. */
 bool expression_refuse(const char* pattern, size_t size, const char* why, struct error*);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * A tokenizer has two lists of steps, each of which takes the words of the one before. The normalizer treats
  * a text as one word; the pre-tokenizer cuts it. Bytes that are not UTF-8 pass through unchanged. */
-#ifndef SWIFTLET_CORE_TEXT_STEPS_H
-#define SWIFTLET_CORE_TEXT_STEPS_H
+#pragma once
 
 #include "core/text/expression.h"
 #include "core/text/vocabulary.h"
@@ -98,5 +97,3 @@ const char* steps_rewrite(struct walk*, bool first, const char* text, size_t* si
 /* Cuts and rewrites words of well-formed or broken bytes. */
 void steps_cut(struct walk*, bool first, const char* text, size_t size);
 void walk_end(struct walk*);
-
-#endif

@@ -3,8 +3,7 @@
  * Kinds: sentencepiece BPE and unigram with byte fallback; byte-level BPE after a pre-tokenizer expression;
  * raw bytes (synthetic models). A tokenizer is built from a folder's tokenizer.json, tokenizer.model or
  * tekken.json, from GGUF metadata, or for bytes. It is immutable, so any thread may use it. */
-#ifndef SWIFTLET_CORE_TEXT_TOKENIZER_H
-#define SWIFTLET_CORE_TEXT_TOKENIZER_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -86,5 +85,3 @@ size_t text_stream_end(struct text_stream*, char* out, size_t capacity);
 
 /* Input of the fingerprint's hash: calls back for each piece in order. */
 void tokenizer_digest(const struct tokenizer*, void (*add)(void*, const void*, size_t), void* user);
-
-#endif

@@ -1,7 +1,6 @@
 /* Reads a tokenizer from a folder's JSON files: tokenizer.json's vocabulary and steps, and in
  * tokenizer_config.json which tokens begin and end a text, and how the prefix space is treated. */
-#ifndef SWIFTLET_CORE_TEXT_TOKENIZER_JSON_H
-#define SWIFTLET_CORE_TEXT_TOKENIZER_JSON_H
+#pragma once
 
 #include "core/files/json.h"
 #include "core/text/tokenizer_parts.h"
@@ -26,5 +25,3 @@ bool tokenizer_json_add_token(struct tokenizer*, const cJSON* entry, int64_t id,
 const char* tokenizer_json_type(const cJSON* section);
 /* 1 or 0 of a boolean field; `otherwise` when it is absent. */
 int tokenizer_json_flag(const cJSON* section, const char* field, int otherwise);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Encoding: split at added tokens -> normalize -> split at added tokens that are matched after normalizing ->
  * pre-tokenize into words -> merge each word into pieces. */
-#ifndef SWIFTLET_CORE_TEXT_TOKENIZER_PARTS_H
-#define SWIFTLET_CORE_TEXT_TOKENIZER_PARTS_H
+#pragma once
 
 #include "core/text/added_tokens.h"
 #include "core/text/steps.h"
@@ -150,5 +149,3 @@ bool tokenizer_space_as_block(struct tokenizer*, enum prefix_scheme, bool squeez
 /* Adds an added token, matched in the raw or the normalized text. */
 bool tokenizer_add_token(struct tokenizer*, const char* content, size_t size, struct added_token,
                          bool on_normalized, struct error*);
-
-#endif

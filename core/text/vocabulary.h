@@ -3,8 +3,7 @@
  * A piece has its text as the file writes it ("▁the", "Ġthe", "<0x0A>"), and the bytes that it stands for in
  * a decoded text (" the", " the", "
  * "). A reader fills the vocabulary and seals it; from then on it is only read. */
-#ifndef SWIFTLET_CORE_TEXT_VOCABULARY_H
-#define SWIFTLET_CORE_TEXT_VOCABULARY_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -91,5 +90,3 @@ int32_t vocabulary_find_plain(const struct vocabulary*, const char* text, size_t
 static inline const char* vocabulary_text(const struct vocabulary* v, int32_t id) {
 	return v->store.data + v->piece[id].text;
 }
-
-#endif

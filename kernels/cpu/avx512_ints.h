@@ -1,6 +1,5 @@
 /* The vector type of AVX-512's products with quantized weights: see matmul_quantized.h. */
-#ifndef SWIFTLET_KERNELS_CPU_AVX512_INTS_H
-#define SWIFTLET_KERNELS_CPU_AVX512_INTS_H
+#pragma once
 
 #include "kernels/cpu/matmul.h"
 
@@ -86,5 +85,3 @@ static inline ints dot_four(ints sum, ints w, const void* x) {
 	__asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*(const uint8_t(*)[4])x));
 	return sum;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Rounding a row to the screened head's four bits, written once for all processors: included by screened.c
  * and, with wider registers, by avx2_quantize_row.c. */
-#ifndef SWIFTLET_KERNELS_CPU_COARSE_ROW_H
-#define SWIFTLET_KERNELS_CPU_COARSE_ROW_H
+#pragma once
 
 #include <string.h>
 
@@ -74,5 +73,3 @@ INLINED void coarse_row(struct block_q4_0* out, float* x, int64_t cols, float sq
 		round_to_coarse(out++, x + k);
 	squares[1] = squares_of(x, cols);
 }
-
-#endif

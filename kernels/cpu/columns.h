@@ -1,6 +1,5 @@
 /* The CPU's functions for weights by input channel, one set an instruction set; all give the same bits. */
-#ifndef SWIFTLET_KERNELS_CPU_COLUMNS_H
-#define SWIFTLET_KERNELS_CPU_COLUMNS_H
+#pragma once
 
 #include "kernels/columns.h"
 
@@ -25,5 +24,3 @@ column_keep_function reference_column_keep, avx512_column_keep;
 	                        const float* x, int64_t x_stride, int outputs, int n) {                          \
 		round_columns(codes, scale, run, peak, norm2, x, x_stride, outputs, n);                              \
 	}
-
-#endif

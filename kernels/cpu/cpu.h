@@ -1,8 +1,7 @@
 /* The CPU backend's own structures, shared by its files: backend.c opens it, cache.c keeps the sequences,
  * pass.c runs the rows, attention.c and multiply.c spread the heavy parts over the pool, and head.c turns
  * hidden states into results. */
-#ifndef SWIFTLET_KERNELS_CPU_CPU_H
-#define SWIFTLET_KERNELS_CPU_CPU_H
+#pragma once
 
 #include "kernels/backend.h"
 #include "kernels/cpu/kernels.h"
@@ -305,5 +304,3 @@ bool head_results(struct cpu_backend*, const struct pass*, int r0, int n, struct
 
 /* ---- bandwidth.c ---- */
 double cpu_bandwidth(struct backend*);
-
-#endif

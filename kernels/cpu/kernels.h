@@ -4,8 +4,7 @@
  * element of every output is computed by a sequence of operations that depends on shapes and logical
  * positions alone, never on how many rows, threads or tiles share the call: a row alone and the same row
  * among 64 give the same bits. */
-#ifndef SWIFTLET_KERNELS_CPU_KERNELS_H
-#define SWIFTLET_KERNELS_CPU_KERNELS_H
+#pragma once
 
 #include "kernels/backend.h"
 #include "kernels/cpu/columns.h"
@@ -126,5 +125,3 @@ const struct cpu_kernels* cpu_kernels_choose(const char* isa, struct error*);
 /* All tables that this processor runs except the reference's, the widest first; returns how many. */
 enum { MAX_ISAS = 8 };
 int cpu_kernels_here(const struct cpu_kernels* out[MAX_ISAS]);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * F16 and F32: (head_dim, PAGE_SLOTS) elements. Q8_0: (head_dim / 32, PAGE_SLOTS) scales in half precision,
  * then (head_dim, PAGE_SLOTS) codes. As many bytes as stored rows side by side, which values are. */
-#ifndef SWIFTLET_KERNELS_CPU_KEY_LAYOUT_H
-#define SWIFTLET_KERNELS_CPU_KEY_LAYOUT_H
+#pragma once
 
 #include <string.h>
 
@@ -66,5 +65,3 @@ static inline void key_copy(enum dtype type, unsigned char* to, int to_slot, con
 	for (int d = 0; d < head_dim; d++)
 		memcpy(to + key_at(type, head_dim, to_slot, d), from + key_at(type, head_dim, from_slot, d), width);
 }
-
-#endif

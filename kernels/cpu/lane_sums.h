@@ -1,7 +1,6 @@
 /* A vector's lanes added up in one fixed order: halves to halves, until one is left. The sums of several
  * vectors at a time are the same additions. */
-#ifndef SWIFTLET_KERNELS_CPU_LANE_SUMS_H
-#define SWIFTLET_KERNELS_CPU_LANE_SUMS_H
+#pragma once
 
 #include <immintrin.h>
 
@@ -34,6 +33,4 @@ static inline void lane_sums_512(const __m512 a[4], float out[4]) {
 	const __m512 d = _mm512_add_ps(c, _mm512_movehdup_ps(c));
 	_mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_maskz_compress_ps(0x1111, d)));
 }
-#endif
-
 #endif

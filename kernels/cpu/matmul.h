@@ -10,8 +10,7 @@
  * with blocks of 32, and iq4_xs) or 256 (the others), q rounded to nearest even, behind it the blocks' d,
  * behind those what the type's offset or minimum needs. All instruction sets prepare the same bytes. A block
  * that holds a value that is not finite gets d = NaN, so that the product is not finite either. */
-#ifndef SWIFTLET_KERNELS_CPU_MATMUL_H
-#define SWIFTLET_KERNELS_CPU_MATMUL_H
+#pragma once
 
 #include "kernels/backend.h"
 #include "kernels/dtype_blocks.h"
@@ -156,5 +155,3 @@ bool avxvnni_supported(void);
 bool avx512_supported(void);
 bool dotprod_supported(void);
 bool i8mm_supported(void);
-
-#endif

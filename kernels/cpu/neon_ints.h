@@ -1,7 +1,6 @@
 /* The vector type that matmul_quantized.h and neon_interleaved.h need, with NEON: a register is a word of
  * four weight rows. */
-#ifndef SWIFTLET_KERNELS_CPU_NEON_INTS_H
-#define SWIFTLET_KERNELS_CPU_NEON_INTS_H
+#pragma once
 
 #include <arm_neon.h>
 #include <string.h>
@@ -104,5 +103,3 @@ struct taken {
 INLINED ints four_sums(const ints v[SIDE]) {
 	return vpaddq_s32(vpaddq_s32(v[0], v[1]), vpaddq_s32(v[2], v[3]));
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Jobs are cut into `parts` handed out by an atomic counter. The thread that computes a part never changes
  * its result. No lock and no allocation between pool_open and pool_close but the wake-up from sleep. */
-#ifndef SWIFTLET_KERNELS_CPU_POOL_H
-#define SWIFTLET_KERNELS_CPU_POOL_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +15,3 @@ void pool_begin(struct pool*);
 void pool_end(struct pool*);
 /* Calls work(user, part, thread) for part in [0, parts), returns when all are done. */
 void pool_run(struct pool*, int parts, void (*work)(void* user, int part, int thread), void* user);
-
-#endif

@@ -1,7 +1,6 @@
 /* Quantized blocks as the vector kernels see them: sizes the compiler can see through, and what kernels
  * are compiled for. */
-#ifndef SWIFTLET_KERNELS_CPU_QUANTIZED_BLOCKS_H
-#define SWIFTLET_KERNELS_CPU_QUANTIZED_BLOCKS_H
+#pragma once
 
 #include "kernels/cpu/matmul.h"
 
@@ -23,5 +22,3 @@ INLINED size_t dtype_bytes_of(enum dtype type) { return dtype_table[type].bytes;
 	X(DTYPE_Q6_K)
 #define MOST_TYPES(X) MAIN_TYPES(X) X(DTYPE_Q2_K) X(DTYPE_Q3_K)
 #define ALL_TYPES(X) MOST_TYPES(X) X(DTYPE_IQ4_XS)
-
-#endif

@@ -7,8 +7,7 @@
  * their step (columns of the convolution, key, value, beta, decay): a row whose parent is elsewhere, and a
  * commit of another path, apply those steps again, which gives the same bits. Rows of a pass go through a
  * head one after another, each from its parent's state. */
-#ifndef SWIFTLET_KERNELS_CPU_RECURRENT_H
-#define SWIFTLET_KERNELS_CPU_RECURRENT_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -75,5 +74,3 @@ void recurrent_keep(struct cpu_cache*);
 void recurrent_discard(struct cpu_cache*);
 /* Rewinds the states to the last position of at most `committed` tokens that they can go back to. */
 int recurrent_go_back(struct cpu_cache*, int committed);
-
-#endif

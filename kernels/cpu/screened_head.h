@@ -20,8 +20,7 @@
  *
  * A sampled token is the largest too, of scores with known noise: rows that cannot reach the winner's are not
  * computed either, unless filters ask for everybody's probability. */
-#ifndef SWIFTLET_KERNELS_CPU_SCREENED_HEAD_H
-#define SWIFTLET_KERNELS_CPU_SCREENED_HEAD_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -66,5 +65,3 @@ void screened_logits(struct cpu_backend*, const int* row, int n);
  * exact; and where all rows are bounded, what none of them is allowed has next to no chance, unread, but for
  * neighbours of what is. */
 void guessed_logits(struct cpu_backend*, const int* row, int n);
-
-#endif

@@ -3,8 +3,7 @@
  * One small block of memory describes a slice of a pass: which rows, where their keys lie, which sub-layers
  * are left out. It is copied to the device, and every kernel reads it. So one captured graph for each bucket
  * of rows serves every pass, mask and cache, and a change of mask rebuilds nothing. */
-#ifndef SWIFTLET_KERNELS_CUDA_H
-#define SWIFTLET_KERNELS_CUDA_H
+#pragma once
 
 #include <cublas_v2.h>
 #include <cuda_bf16.h>
@@ -578,6 +577,4 @@ template <> __device__ __forceinline__ __nv_bfloat16 to_activation<__nv_bfloat16
 }
 __device__ __forceinline__ float to_float(__half x) { return __half2float(x); }
 __device__ __forceinline__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
-#endif
-
 #endif

@@ -1,6 +1,5 @@
 /* Shared by the files of products on the host. */
-#ifndef SWIFTLET_KERNELS_CUDA_MATMUL_H
-#define SWIFTLET_KERNELS_CUDA_MATMUL_H
+#pragma once
 
 #include "kernels/cuda/cuda.cuh"
 
@@ -14,5 +13,3 @@ __device__ __host__ static inline int tiles_in(int rows) { return (rows + TILE -
 template <class T, bool MIXED>
 void launch_product_of(const struct cuda_backend*, const struct product*, const void* x, int bucket,
                        int sub_layer, int parts);
-
-#endif

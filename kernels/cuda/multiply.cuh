@@ -4,8 +4,7 @@
  * same row among 64 go through the same instructions in the same order. A dot product may take its columns in
  * any order as long as both sides agree: lane q of four takes columns 8q…8q+7 of each 32 with one load of 16
  * bytes, where the instruction's own layout would need four. */
-#ifndef SWIFTLET_KERNELS_CUDA_MULTIPLY_H
-#define SWIFTLET_KERNELS_CUDA_MULTIPLY_H
+#pragma once
 
 #include "kernels/cuda/matmul.cuh"
 #include "kernels/cuda/planes.cuh"
@@ -413,5 +412,3 @@ __device__ __forceinline__ void accumulate(float (*acc)[4], const struct matrix&
 	else
 		accumulate_plain<T, TILES, NORM>(acc, w, row, in, begin, end);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* The part of NCCL that several GPUs need, loaded when they are opened. Neither its headers nor its library
  * are needed to build. The declarations follow NCCL's documented API (docs.nvidia.com/deeplearning/nccl),
  * which has kept them since 2.0. A test replaces them by copies within one process. */
-#ifndef SWIFTLET_KERNELS_CUDA_NCCL_H
-#define SWIFTLET_KERNELS_CUDA_NCCL_H
+#pragma once
 
 #include <stddef.h>
 
@@ -37,6 +36,4 @@ bool nccl_find(struct nccl_calls*, struct error*);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -3,8 +3,7 @@
  * A block takes 16 rows of a matrix, a tile. A multiprocessor runs several blocks at once, and one that gets
  * three while others get two ends last: 320 tiles keep 132 multiprocessors 0.81 busy, 640 halves of tiles
  * 0.97. In return the last block of a tile waits for a count and reads the others' sums. */
-#ifndef SWIFTLET_KERNELS_CUDA_PARTS_H
-#define SWIFTLET_KERNELS_CUDA_PARTS_H
+#pragma once
 
 /* The cost of a count and a second look, about a microsecond of an H100's or H200's memory, in its bytes. */
 enum { PARTS_COMBINING = 4 << 20, MOST_PARTS = 4 };
@@ -25,5 +24,3 @@ static inline int parts_by_shape(int tiles, double bytes, int multiprocessors) {
 			best = parts;
 	return best;
 }
-
-#endif

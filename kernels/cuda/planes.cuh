@@ -13,8 +13,7 @@
  *   Q6_K  scale: 16 signed bytes and factor: a half, for every 256 columns; high: the upper two bits, 8 bytes
  * a lane and unit. Lane q's columns of a group are 4q…4q+3 and 16+4q…16+4q+3 here, so that each instruction
  * keeps to 16 columns of one scale. */
-#ifndef SWIFTLET_KERNELS_CUDA_PLANES_H
-#define SWIFTLET_KERNELS_CUDA_PLANES_H
+#pragma once
 
 #include "kernels/cuda/cuda.cuh"
 
@@ -63,5 +62,3 @@ static inline struct planes planes_of(enum dtype type, int64_t cols) {
 		return {(size_t)cols * 2, 0, 0, 0};
 	}
 }
-
-#endif

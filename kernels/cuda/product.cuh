@@ -6,8 +6,7 @@
  * shape alone: along k within a warp, then warp by warp. If a matrix has so few rows that its blocks would
  * divide unevenly among multiprocessors, two or four blocks of fewer warps take a tile, and the last of
  * them to finish adds all eight warps' parts in the same order: so how many they are changes no bit. */
-#ifndef SWIFTLET_KERNELS_CUDA_PRODUCT_H
-#define SWIFTLET_KERNELS_CUDA_PRODUCT_H
+#pragma once
 
 #include <type_traits>
 
@@ -251,5 +250,3 @@ void launch_product_of(const struct cuda_backend* b, const struct product* p, co
 		launch_tiles<T, MIXED, TILES, false>(b, *p, x, sub_layer);
 	});
 }
-
-#endif

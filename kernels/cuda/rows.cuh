@@ -1,7 +1,6 @@
 /* Work on one row, or one head of it, both for kernels of its own and within products. A row's sums are made
  * by ROW_THREADS threads, so that both ways give the same bits. */
-#ifndef SWIFTLET_KERNELS_CUDA_ROWS_H
-#define SWIFTLET_KERNELS_CUDA_ROWS_H
+#pragma once
 
 #include "kernels/cuda/cuda.cuh"
 
@@ -68,5 +67,3 @@ __device__ __forceinline__ void store_head(const struct head_rotation& t, const 
 	for (int j = threadIdx.x % 32; j < t.head_dim; j += 32)
 		out[j] = __float2half_rn(head[j]);
 }
-
-#endif

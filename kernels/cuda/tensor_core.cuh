@@ -1,8 +1,7 @@
 /* Instructions that C++ cannot express: the tensor core's product, loads that bypass the first-level cache or
  * only begin, and waiting for the previous launch. They are in a file of their own, so that a test can
  * replace them by a model. */
-#ifndef SWIFTLET_KERNELS_CUDA_TENSOR_CORE_H
-#define SWIFTLET_KERNELS_CUDA_TENSOR_CORE_H
+#pragma once
 
 #include "kernels/cuda/cuda.cuh"
 
@@ -52,5 +51,3 @@ __device__ __forceinline__ void wait_for_inputs() {
 	asm volatile("griddepcontrol.wait;" : : : "memory");
 #endif
 }
-
-#endif

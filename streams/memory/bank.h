@@ -6,8 +6,7 @@
  * angles: Johnson and Lindenstrauss 1984; states that fit are kept as they are). Hidden states of any
  * two texts point much the same way, so signatures are compared by cosine after their common mean is
  * taken off. The bank is plain data of one model: no files, no threads, no clock but a count of uses. */
-#ifndef SWIFTLET_STREAMS_MEMORY_BANK_H
-#define SWIFTLET_STREAMS_MEMORY_BANK_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -93,5 +92,3 @@ bool bank_restore(struct bank*, const struct bank_entry*);
 void bank_remove(struct bank*, int64_t id);
 /* Counts a new instance, which ages entries that are not used. */
 void bank_tick(struct bank*);
-
-#endif

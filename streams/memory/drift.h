@@ -12,8 +12,7 @@
  * drifts per 10,000 trials where acceptance is constant between 0.5 and 0.97, 0.4 where it differs from
  * instance to instance (sd 0.08). A change from 0.9 to 0.6 is noticed after about 30 trials (median). On
  * streams: tools/streams/README.md. */
-#ifndef SWIFTLET_STREAMS_MEMORY_DRIFT_H
-#define SWIFTLET_STREAMS_MEMORY_DRIFT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ void drift_expect(struct drift*, double successes, double trials);
  * when acceptance has fallen: the mask fits the text worse than before, and the search is to begin anew. The
  * baseline then starts again. */
 bool drift_add(struct drift*, int accepted, int steps);
-
-#endif

@@ -14,8 +14,7 @@
  * Each tenant has a memory of its own beside the common one, in the same store. Its texts are remembered for
  * its own requests only. A cluster that the tenant has never shown starts from the common memory, which is
  * the operator's and which no tenant's text changes. */
-#ifndef SWIFTLET_STREAMS_MEMORY_MEMORY_H
-#define SWIFTLET_STREAMS_MEMORY_MEMORY_H
+#pragma once
 
 #include "core/decode/options.h"
 #include "core/model/model.h"
@@ -90,5 +89,3 @@ bool memory_put(struct memory*, const struct bank_entry*, int64_t* id, struct er
 /* 1: removed, from the store too; 0: no such entry; -1 with the error set. id: the bank's. The common memory
  * may remove any entry. */
 int memory_remove(struct memory*, int64_t id, struct error*);
-
-#endif

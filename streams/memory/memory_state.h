@@ -1,7 +1,6 @@
 /* Shared by the memory's files: memory.c (the memory of a model: bank, store, public functions) and
  * memory_watch.c (a session's texts, one after another, and its searches). */
-#ifndef SWIFTLET_STREAMS_MEMORY_MEMORY_STATE_H
-#define SWIFTLET_STREAMS_MEMORY_MEMORY_STATE_H
+#pragma once
 
 #include <pthread.h>
 
@@ -65,5 +64,3 @@ static inline struct memory* memory_common(struct memory* m) { return m->common 
 /* Reads what other replicas have stored since. Call with the lock held, or before other threads see the
  * memory. */
 void memory_take_news(struct memory*);
-
-#endif

@@ -7,8 +7,7 @@
  * temporary name, synced, renamed). Above the size limit the longest unused files are removed. Files are read
  * when a job gets its slot, between iterations and never in a round, up to 16 MiB or a tenth of a second, and
  * checked before use. A damaged file is logged and removed. One process uses a folder. */
-#ifndef SWIFTLET_STREAMS_MEMORY_PROMPT_CACHE_H
-#define SWIFTLET_STREAMS_MEMORY_PROMPT_CACHE_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -38,5 +37,3 @@ void prompt_cache_bring(struct prompt_cache*, struct cache*, int tenant, const i
 void prompt_cache_keep(struct prompt_cache*, struct cache*, int tenant, const int32_t* token, int n);
 /* From any thread. */
 void prompt_cache_count(struct prompt_cache*, struct prompt_cache_counts*);
-
-#endif

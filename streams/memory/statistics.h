@@ -1,8 +1,7 @@
 /* Persisted statistics: the costs of passes on a device. A later process starts from them; its own
  * measurements soon weigh more. (Acceptance by drafter is not kept: estimates that started from it came
  * within .009 of a cold start.) */
-#ifndef SWIFTLET_STREAMS_MEMORY_STATISTICS_H
-#define SWIFTLET_STREAMS_MEMORY_STATISTICS_H
+#pragma once
 
 #include "core/decode/engine.h"
 #include "streams/memory/store.h"
@@ -15,5 +14,3 @@ void statistics_load_costs(struct store*, const struct store_model*, const char*
 /* Adds estimates measured since `passes` (of the cost model; updated) to the store. */
 bool statistics_save_costs(struct store*, const struct store_model*, const char* device,
                            const struct cost_model*, int64_t* passes, struct error*);
-
-#endif

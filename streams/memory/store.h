@@ -19,8 +19,7 @@
  * `kind` is the workload cluster of texts without a label (struct bank_entry), and 0 for texts with one.
  * `skipped` is the mask as text, "a1,3,5m2,3": attention blocks, then MLP blocks, then after an
  * "l" the per cents that levels leave out, by depth and kind of map. No text of any request is in it. */
-#ifndef SWIFTLET_STREAMS_MEMORY_STORE_H
-#define SWIFTLET_STREAMS_MEMORY_STORE_H
+#pragma once
 
 #include "streams/memory/bank.h"
 
@@ -99,5 +98,3 @@ bool store_add_figures(struct store*, const struct store_model*, const char* dev
                        const struct store_figure*, int n, struct error*);
 bool store_each_figure(struct store*, const struct store_model*, const char* device,
                        void (*visit)(void* user, const struct store_figure*), void* user, struct error*);
-
-#endif

@@ -1,8 +1,7 @@
 /* Shared by the store's files: a small layer over SQLite and PostgreSQL, and jobs. Each call of store.h
  * becomes a job. run_job runs it on a store: once, or with an outbox once on the copy and once on the
  * database. */
-#ifndef SWIFTLET_STREAMS_MEMORY_STORE_INTERNAL_H
-#define SWIFTLET_STREAMS_MEMORY_STORE_INTERNAL_H
+#pragma once
 
 #include <pthread.h>
 
@@ -144,5 +143,3 @@ bool run_trim(struct store*, const struct store_job*, struct error*);
 /* Allocates a store without a driver; store_close frees it. NULL with the error set. */
 struct store* store_new(const char* path, struct error*);
 struct store* sqlite_open(const char* path, enum store_mode, struct error*); /* ":memory:" too */
-
-#endif

@@ -7,8 +7,7 @@
  * read-only), the first write of the queue is retried with growing pauses, at most 5 s. Each write is stored
  * once, even when the answer to its commit is lost. When other processes have written, `local` is filled
  * anew. */
-#ifndef SWIFTLET_STREAMS_MEMORY_STORE_OUTBOX_H
-#define SWIFTLET_STREAMS_MEMORY_STORE_OUTBOX_H
+#pragma once
 
 #include "streams/memory/store_internal.h"
 
@@ -20,5 +19,3 @@ void outbox_close(struct outbox*);
 void outbox_state(struct outbox*, struct store_state*);
 /* Copies a write to the queue. Call with local's lock held. */
 bool outbox_put(struct outbox*, const struct store_job*, struct error*);
-
-#endif

@@ -3,8 +3,7 @@
  * The next transaction remakes a lost connection. Every transaction that wrote notifies the other processes
  * (NOTIFY). A write may be stamped with its writer and number. If the answer to its commit was lost, the same
  * write, sent again, is recognized. */
-#ifndef SWIFTLET_STREAMS_MEMORY_STORE_POSTGRES_H
-#define SWIFTLET_STREAMS_MEMORY_STORE_POSTGRES_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -31,5 +30,3 @@ struct store* postgres_prepare(const char* path, enum store_mode, struct error*)
 bool postgres_connect(struct store*, struct error*);
 /* Waits for notifications, or until `wake` can be read. True when others have written since the last call. */
 bool postgres_news(struct postgres*, int wake, int milliseconds);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * The text comes piece by piece, and none of it is lost: text that turns out to be no reasoning is content.
  * White space around reasoning is left out. */
-#ifndef SWIFTLET_STREAMS_SERVICE_ANSWER_READER_H
-#define SWIFTLET_STREAMS_SERVICE_ANSWER_READER_H
+#pragma once
 
 #include "streams/service/tool_calls.h"
 
@@ -50,5 +49,3 @@ void answer_reader_close(struct answer_reader*);
 void answer_reader_mark(struct answer_reader*, size_t at, const char* piece);
 void answer_reader_add(struct answer_reader*, const char* text, size_t size);
 void answer_reader_end(struct answer_reader*);
-
-#endif

@@ -3,8 +3,7 @@
  * A body is checked against RFC 8259 (streams/json_text.h). Its values are counted before memory is allocated
  * for them. An object that names a key twice is refused, because two readers could see two different requests
  * in it. */
-#ifndef SWIFTLET_STREAMS_SERVICE_API_JSON_H
-#define SWIFTLET_STREAMS_SERVICE_API_JSON_H
+#pragma once
 
 #include <cjson/cJSON.h>
 
@@ -71,5 +70,3 @@ int api_tokens(const cJSON* list, const char* name, int vocab, int32_t* out, int
 bool api_mask(const cJSON* object, int blocks, bool states, struct mask* out, struct api_error*);
 /* False with a 400 that names the first member which is not among `known`, words with a blank between. */
 bool api_only(const cJSON* object, const char* known, struct api_error*);
-
-#endif

@@ -1,8 +1,7 @@
 /* Translates requests of other vendors into OpenAI's chats or completions. A body is rewritten member by
  * member and then read as OpenAI's. So there is one reader of fields, one of messages, and one way to an
  * answer. */
-#ifndef SWIFTLET_STREAMS_SERVICE_CHAT_TRANSLATION_H
-#define SWIFTLET_STREAMS_SERVICE_CHAT_TRANSLATION_H
+#pragma once
 
 #include "streams/service/openai.h"
 
@@ -61,5 +60,3 @@ bool messages_read(const char* body, size_t size, int vocab, struct api_request*
 bool messages_read_counted(const char* body, size_t size, int vocab, struct api_request*, struct api_error*);
 /* An error in Anthropic's format, malloc'd; NULL on no memory. */
 char* messages_error_text(const struct api_error*);
-
-#endif

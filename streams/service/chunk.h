@@ -3,8 +3,7 @@
  * A whole chunk is the most rows that cost no more than eight plain steps, and at least 32. A whole iteration
  * is meant to cost no more than that, drafts and other sequences' rows included. So a token, and a new
  * request's first token, waits for the end of one iteration and then for its own. */
-#ifndef SWIFTLET_STREAMS_SERVICE_CHUNK_H
-#define SWIFTLET_STREAMS_SERVICE_CHUNK_H
+#pragma once
 
 #include "core/decode/cost.h"
 
@@ -16,5 +15,3 @@ int chunk_whole(const struct cost_model*, int asked);
  * `spent` plain steps' time went before its full pass, which has `beside` rows of other sequences. At least a
  * quarter of the chunk, so that prompts make progress. */
 int chunk_rest(const struct cost_model*, int chunk, double spent, int beside);
-
-#endif

@@ -1,7 +1,6 @@
 /* Tools of a chat request that are no functions. A custom tool takes a text; the model knows it as a function
  * of {"input": TEXT}. Tools that the vendor hosts are left out. */
-#ifndef SWIFTLET_STREAMS_SERVICE_CUSTOM_TOOLS_H
-#define SWIFTLET_STREAMS_SERVICE_CUSTOM_TOOLS_H
+#pragma once
 
 #include "streams/service/generation.h"
 
@@ -11,5 +10,3 @@ int custom_tools_rewrite(cJSON* body, struct text* names, struct text* ignored, 
 bool custom_tools_have(const struct generation*, const struct tool_call*);
 /* The text that a call of such a tool passes; malloc'd. */
 char* custom_tools_input(const struct tool_call*);
-
-#endif

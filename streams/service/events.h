@@ -1,8 +1,7 @@
 /* Events for watchers: a short history of events, the latest state, and the watchers (server_watch.c), which
  * are woken when either is new. The scheduler publishes. Connections read at their own pace, and a slow one
  * loses events instead of delaying others. */
-#ifndef SWIFTLET_STREAMS_SERVICE_EVENTS_H
-#define SWIFTLET_STREAMS_SERVICE_EVENTS_H
+#pragma once
 
 #include <pthread.h>
 #include <stdint.h>
@@ -48,5 +47,3 @@ void events_leave(struct events*, const struct watcher*);
 void events_read(struct events*, struct watcher*, struct text* out);
 /* The latest state with two more members: "history", the points, and "events", oldest first. */
 void events_all(struct events*, struct text* out);
-
-#endif

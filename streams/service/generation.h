@@ -9,8 +9,7 @@
  * response formatter writes the response, whole or as a stream. OpenAI's chats and completions need no state
  * between events. The other vendors number their events and close the items that they open: they keep an item
  * stream. */
-#ifndef SWIFTLET_STREAMS_SERVICE_GENERATION_H
-#define SWIFTLET_STREAMS_SERVICE_GENERATION_H
+#pragma once
 
 #include <time.h>
 
@@ -155,5 +154,3 @@ extern const struct job_calls generation_calls;
 /* server_generate.c */
 void generation_let_go(struct generation*);
 void generation_wake(struct generation*); /* with the lock held */
-
-#endif

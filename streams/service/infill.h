@@ -1,8 +1,7 @@
 /* Fill in the middle: a coder model gets the text before and after the gap, between special tokens.
  * /v1/completions with a suffix, and /infill as llama.cpp's editor plugins call it. Beside it /completion,
  * llama.cpp's own text completion, whose answers have the same form. */
-#ifndef SWIFTLET_STREAMS_SERVICE_INFILL_H
-#define SWIFTLET_STREAMS_SERVICE_INFILL_H
+#pragma once
 
 #include "streams/service/generation.h"
 
@@ -10,5 +9,3 @@
  * set when the model has no such tokens. */
 bool infill_encode(const struct generation*, struct api_request*, struct token_list*, struct api_error*);
 extern const struct response_formatter formatter_infill, formatter_native;
-
-#endif

@@ -4,8 +4,7 @@
  * backslash before a letter that is no escape is doubled, Python's True, False and None become JSON's words,
  * a bare word becomes a string, a missing comma is added and an extra one removed. Literals of Python become
  * JSON too: strings in single quotes, their escapes, and tuples. */
-#ifndef SWIFTLET_STREAMS_SERVICE_JSON_REPAIR_H
-#define SWIFTLET_STREAMS_SERVICE_JSON_REPAIR_H
+#pragma once
 
 #include "streams/text.h"
 
@@ -36,5 +35,3 @@ size_t json_repair_add(struct json_repair*, const char* bytes, size_t size, stru
 /* The text is over: closes what is open. */
 void json_repair_close(struct json_repair*, struct text* out);
 void json_repair_free(struct json_repair*);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Passes over the same weights (the same sub-layers, stored or quantized) can be joined, so that the weights
  * are read once for all rows. A row's result does not depend on the others. */
-#ifndef SWIFTLET_STREAMS_SERVICE_MERGE_H
-#define SWIFTLET_STREAMS_SERVICE_MERGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ bool merge_fits(const struct merged_pass*, const struct pass*);
 void merge_add(struct merged_pass*, const struct pass*);
 /* Copies the results of the part that begins at `row` to its own pass. Returns the row after the part. */
 int merge_take(const struct merged_pass*, const struct pass*, int row);
-
-#endif

@@ -1,6 +1,5 @@
 /* Counters of the service; server_metrics.c exports them. */
-#ifndef SWIFTLET_STREAMS_SERVICE_METRICS_H
-#define SWIFTLET_STREAMS_SERVICE_METRICS_H
+#pragma once
 
 #include <pthread.h>
 
@@ -44,5 +43,3 @@ void metrics_idle(struct metrics*, int steps, double seconds);
 /* Sets the share of the draft weights that is made; NaN: there are none. */
 void metrics_draft_weights(struct metrics*, double made);
 void metrics_failure(struct metrics*);
-
-#endif

@@ -1,7 +1,6 @@
 /* Ollama's API: /api/chat, /api/generate, /api/embed, /api/embeddings, and the descriptions of models.
  * Streams are lines of JSON; a request streams by default. */
-#ifndef SWIFTLET_STREAMS_SERVICE_OLLAMA_H
-#define SWIFTLET_STREAMS_SERVICE_OLLAMA_H
+#pragma once
 
 #include "streams/service/generation.h"
 
@@ -11,5 +10,3 @@ bool answer_ollama_tags(struct http_call*);
 bool answer_ollama_show(struct http_call*);
 /* {"error": …}, malloc'd; NULL on no memory. */
 char* ollama_error_text(const struct api_error*);
-
-#endif

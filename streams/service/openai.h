@@ -4,8 +4,7 @@
  * for a completion and the rest of the context for a chat; the model that is served), or a 400 that names the
  * field. A field of OpenAI that is not supported and would change the answer is accepted only with the value
  * that changes nothing. Unknown fields are ignored and listed in `ignored`. null counts as absent. */
-#ifndef SWIFTLET_STREAMS_SERVICE_OPENAI_H
-#define SWIFTLET_STREAMS_SERVICE_OPENAI_H
+#pragma once
 
 #include "core/decode/options.h"
 #include "streams/chat_parts.h"
@@ -80,5 +79,3 @@ void api_request_free(struct api_request*);
 /* Adds a field, a member of `within` ("stream_options."), to the ignored ones, unless it is null. */
 void api_ignore(struct text* ignored, const char* within, const cJSON* field);
 void api_ignore_name(struct text* ignored, const char* within, const char* name);
-
-#endif

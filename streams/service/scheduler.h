@@ -10,8 +10,7 @@
  * one that last served its tenant, preferably its task, else to the one idle the longest. Before every step
  * the scheduler asks whether the job's client has disconnected; then the slot becomes free. Metrics count
  * what happens, memory keeps what was learned, and events show it. */
-#ifndef SWIFTLET_STREAMS_SERVICE_SCHEDULER_H
-#define SWIFTLET_STREAMS_SERVICE_SCHEDULER_H
+#pragma once
 
 #include "streams/memory/memory.h"
 #include "streams/memory/prompt_cache.h"
@@ -75,5 +74,3 @@ void scheduler_now(struct scheduler*, struct scheduler_now*);
  * Returns when none runs any more. */
 void scheduler_drain(struct scheduler*, double grace);
 void scheduler_close(struct scheduler*);
-
-#endif

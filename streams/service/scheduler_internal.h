@@ -1,6 +1,5 @@
 /* Shared by the scheduler's files: its slots, and their state for display. */
-#ifndef SWIFTLET_STREAMS_SERVICE_SCHEDULER_INTERNAL_H
-#define SWIFTLET_STREAMS_SERVICE_SCHEDULER_INTERNAL_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -96,5 +95,3 @@ const char* scheduler_status(const struct scheduler*);
 /* Publishes the state as a JSON object, and its point of the curves; `at` is in seconds of the scheduler's
  * clock. */
 void scheduler_show(struct scheduler*, double at);
-
-#endif

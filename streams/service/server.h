@@ -2,8 +2,7 @@
  *
  * libmicrohttpd's threads read requests, check them and hand them to the scheduler. They write answers as the
  * scheduler's thread produces them. Everything that a client could make large or slow is limited here. */
-#ifndef SWIFTLET_STREAMS_SERVICE_SERVER_H
-#define SWIFTLET_STREAMS_SERVICE_SERVER_H
+#pragma once
 
 #include "core/model/model.h"
 #include "streams/service/scheduler.h"
@@ -58,5 +57,3 @@ int server_port(const struct server*);
 bool server_is_loopback(const char* host);
 /* Refuses new requests, finishes running ones for at most `grace` seconds, and closes. */
 void server_close(struct server*, double grace);
-
-#endif

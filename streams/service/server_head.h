@@ -3,8 +3,7 @@
  * libmicrohttpd accepts malformed heads that a proxy in front of it may read differently, and answers others
  * with HTML. A connection's first head is checked here before libmicrohttpd gets it (server_gate.c); the
  * fields of later heads are checked as they arrive. Errors are JSON. */
-#ifndef SWIFTLET_STREAMS_SERVICE_SERVER_HEAD_H
-#define SWIFTLET_STREAMS_SERVICE_SERVER_HEAD_H
+#pragma once
 
 #include "streams/service/api_json.h"
 
@@ -30,5 +29,3 @@ bool head_gets(const char* bytes, size_t size, const char* path);
 /* Writes a response that closes the connection to the socket itself, as much as it takes without blocking. It
  * is used when libmicrohttpd cannot send one. body: JSON. */
 void head_answer(int socket, int status, const char* body);
-
-#endif

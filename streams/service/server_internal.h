@@ -1,6 +1,5 @@
 /* Shared by the service's files: the server, a request in progress, and the routes. */
-#ifndef SWIFTLET_STREAMS_SERVICE_SERVER_INTERNAL_H
-#define SWIFTLET_STREAMS_SERVICE_SERVER_INTERNAL_H
+#pragma once
 
 #include <microhttpd.h>
 #include <netinet/in.h>
@@ -203,5 +202,3 @@ extern const struct route server_routes[];  /* ends with one without a method */
 /* page.c, made from page.html */
 extern const unsigned char page_html[];
 extern const size_t page_html_size;
-
-#endif

@@ -1,6 +1,5 @@
 /* Parts of a text that comes piece by piece, and marks in them. */
-#ifndef SWIFTLET_STREAMS_SERVICE_SPAN_H
-#define SWIFTLET_STREAMS_SERVICE_SPAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,5 +20,3 @@ size_t span_find(struct span s, const char* what);
 size_t span_first(struct span s, const char* const* marks, const char** which);
 /* Length of the text's end that may begin one of the marks, and so is undecided. */
 size_t span_undecided(struct span, const char* const* marks);
-
-#endif

@@ -1,6 +1,5 @@
 /* Long words of several kinds, the same on every machine. */
-#ifndef SWIFTLET_TESTS_CORE_LONG_WORDS_H
-#define SWIFTLET_TESTS_CORE_LONG_WORDS_H
+#pragma once
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -62,5 +61,3 @@ static inline char* long_word(int kind) {
 		at += long_word_unit(kind, &state, text + at);
 	return text;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* A golden folder: what transformers computes for a model (tools/oracle/golden.py). */
-#ifndef SWIFTLET_TESTS_CORE_SUPPORT_GOLDEN_H
-#define SWIFTLET_TESTS_CORE_SUPPORT_GOLDEN_H
+#pragma once
 
 #include "core/model/model.h"
 
@@ -38,5 +37,3 @@ struct golden_bound {
 /* Runs the model as the golden folder describes, token by token and then with each mask; fails the test on
  * any other token, or matchness, or on logits beyond the bound. Returns the largest error seen. */
 double golden_check(const struct model*, const struct golden*, const struct golden_bound*);
-
-#endif

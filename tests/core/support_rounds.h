@@ -1,7 +1,6 @@
 /* Rounds without a model: a text that the target emits whatever is drafted, and costs instead of a clock.
  */
-#ifndef SWIFTLET_TESTS_CORE_SUPPORT_ROUNDS_H
-#define SWIFTLET_TESTS_CORE_SUPPORT_ROUNDS_H
+#pragma once
 
 #include "core/decode/speculate.h"
 
@@ -26,5 +25,3 @@ void rounds_close(struct rounds*);
 /* The target continues text[0..from) up to n tokens, whatever was drafted; drafters know the beginning. What
  * it would say elsewhere, and its lesser choices, are drawn at random. */
 void rounds_run(struct rounds*, const int32_t* text, int from, int n);
-
-#endif

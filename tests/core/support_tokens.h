@@ -1,7 +1,6 @@
 /* Shared by the tokenizer tests: files of the source tree, and a GGUF's vocabulary with another
  * pre-tokenizer. */
-#ifndef SWIFTLET_TESTS_CORE_SUPPORT_TOKENS_H
-#define SWIFTLET_TESTS_CORE_SUPPORT_TOKENS_H
+#pragma once
 
 #include "core/text/tokenizer.h"
 
@@ -17,5 +16,3 @@ struct file_bytes read_shared(const char* path);
 struct tokenizer* open_vocabulary(const char* name, const char* pre, struct error*);
 /* FNV-1a over the ids, four bytes each, lowest first. */
 uint64_t hash_ids(const struct token_list*);
-
-#endif

@@ -4,8 +4,7 @@
  * before the next. Against it: random trees in one pass and in pieces, more rows than a slice, a base
  * below the committed tokens, masks, spans with rewind, taps, states to go on from, several sequences in a
  * pass, thread counts, chunks of prefill, paths committed out of trees. All compared with memcmp. */
-#ifndef SWIFTLET_TESTS_SUPPORT_INVARIANCE_H
-#define SWIFTLET_TESTS_SUPPORT_INVARIANCE_H
+#pragma once
 
 #include "tests/kernels/support_random_model.h"
 
@@ -24,5 +23,3 @@ struct invariance_way {
 /* Fails the cmocka test at the first difference. False, with the reason printed, where the backend does not
  * open. */
 bool invariance_holds(const struct random_model*, const struct invariance_way*, uint64_t seed);
-
-#endif

@@ -1,8 +1,7 @@
 /* Pages that caches share: found by content, the same bits, copied where a sequence goes on in one's middle,
  * kept while there is room, given back; and trees whose rows lie in several. Each is a cmocka test whose
  * state is the way to open a backend. */
-#ifndef SWIFTLET_TESTS_SUPPORT_PAGES_H
-#define SWIFTLET_TESTS_SUPPORT_PAGES_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -30,5 +29,3 @@ void those_who_share_go_on_together(void** way);
 	    cmocka_unit_test_prestate(too_little_memory_is_refused, way),                                        \
 	    cmocka_unit_test_prestate(a_path_is_kept_over_borders, way),                                         \
 	    cmocka_unit_test_prestate(those_who_share_go_on_together, way)
-
-#endif

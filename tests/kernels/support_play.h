@@ -1,8 +1,7 @@
 /* A short game with a backend that calls nearly all it has: a prompt, a step of one row, trees with
  * sub-layers skipped, tapped, gone on from, and from states; commits, discards, a rewind. Two backends that
  * claim the same bits leave outcomes that memcmp finds equal. */
-#ifndef SWIFTLET_TESTS_SUPPORT_PLAY_H
-#define SWIFTLET_TESTS_SUPPORT_PLAY_H
+#pragma once
 
 #include "tests/kernels/support_random_model.h"
 
@@ -19,5 +18,3 @@ struct outcome {
 /* The model has PLAY_VOCAB tokens, from two to eight blocks, and is no wider than PLAY_DIM. The backend stays
  * open. */
 void play(struct backend*, struct outcome*);
-
-#endif

@@ -1,6 +1,5 @@
 /* Small models with random weights, and a pass that is easy to call. */
-#ifndef SWIFTLET_TESTS_SUPPORT_RANDOM_MODEL_H
-#define SWIFTLET_TESTS_SUPPORT_RANDOM_MODEL_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -44,5 +43,3 @@ struct model_shape random_shape(int n_blocks, int dim, int heads, int kv_heads, 
 struct random_model* random_model_make(const struct model_shape*, const enum dtype* types, int n_types,
                                        int with, uint64_t seed);
 void random_model_free(struct random_model*);
-
-#endif

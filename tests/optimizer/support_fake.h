@@ -1,7 +1,6 @@
 /* A backend without arithmetic, for testing decisions: the full model's next token is a function of the
  * position alone, the draft model's is whatever an adversary likes, and time passes as the test sets it. */
-#ifndef SWIFTLET_TESTS_FAKE_H
-#define SWIFTLET_TESTS_FAKE_H
+#pragma once
 
 #include "core/decode/session_state.h"
 
@@ -49,5 +48,3 @@ struct session* fake_session(struct fake*, struct swiftlet_options*);
 bool fake_always_wrong(struct fake*, int position, float* probability);
 bool fake_always_right(struct fake*, int position, float* probability);
 uint64_t fake_random(struct fake*);
-
-#endif

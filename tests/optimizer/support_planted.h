@@ -1,7 +1,6 @@
 /* A made-up model of the layer-set search's world: some sub-layers can be skipped for nothing, the others
  * cost matchness, and a window of tokens measures that with noise. */
-#ifndef SWIFTLET_TESTS_SUPPORT_PLANTED_H
-#define SWIFTLET_TESTS_SUPPORT_PLANTED_H
+#pragma once
 
 #include "optimizer/search.h"
 
@@ -21,5 +20,3 @@ struct mask planted_start(int blocks);
 /* Matches among `size` tokens of the window, which are easy or hard for all masks alike in part. The same
  * mask and window score the same. */
 int planted_score(const struct planted*, const struct mask*, int64_t window, int size);
-
-#endif

@@ -1,7 +1,6 @@
 /* Texts of a model for which another one drafts, on a clock that passes alone move. Included once by a test,
  * which defines PROMPT and TOKENS before it: as count_allocations.h it has definitions. */
-#ifndef SWIFTLET_TESTS_OPTIMIZER_TIMED_DRAFTS_H
-#define SWIFTLET_TESTS_OPTIMIZER_TIMED_DRAFTS_H
+#pragma once
 
 #include "core/decode/session_state.h"
 #include "tests/count_allocations.h"
@@ -145,5 +144,3 @@ static swiftlet_grammar* open_grammar(void) {
 	static const char expression[] = "((no way but this one|[a-z]{1,40}[0-9])[ -z]+;)*";
 	return swiftlet_grammar_regex(expression, sizeof expression - 1, NULL, 0);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* `swiftlet bench`: the parts, and what they share. A part puts its figures into one JSON object, which
  * --json prints and else a table shows. */
-#ifndef SWIFTLET_TOOLS_LAB_BENCH_H
-#define SWIFTLET_TOOLS_LAB_BENCH_H
+#pragma once
 
 #include <cjson/cJSON.h>
 
@@ -81,5 +80,3 @@ int bench_ascending(const void*, const void*);
 void bench_json_numbers(cJSON* out, const char* name, const double* value, int n);
 /* Appends an object. */
 cJSON* bench_json_row(cJSON* list);
-
-#endif

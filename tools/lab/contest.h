@@ -4,8 +4,7 @@
  * By prompt (bench real, bench methods): every contender answers a prompt before the next prompt's turn, in
  * an order that moves on by one. A session keeps what it learns from prompt to prompt. By slices (bench
  * swift): texts continue, a few tokens a turn. Only decoding is timed, on the session's clock. */
-#ifndef SWIFTLET_TOOLS_LAB_CONTEST_H
-#define SWIFTLET_TOOLS_LAB_CONTEST_H
+#pragma once
 
 #include "tools/lab/bench.h"
 
@@ -99,5 +98,3 @@ void ways_compare(const struct way*, int n, int64_t* compared, int64_t* differin
 void ways_close(struct way*, int n);
 /* Speed-up over that many slices (sorted), its quartiles, M, alpha, c and what they promise. */
 void way_json(struct way*, const struct way* plain, int slices, cJSON* out);
-
-#endif

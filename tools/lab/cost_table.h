@@ -1,7 +1,6 @@
 /* Costs that are given to a bench instead of measured: v(n), the cost of a full pass of n rows in plain
  * steps, and c, that of a draft pass. */
-#ifndef SWIFTLET_TOOLS_LAB_COST_TABLE_H
-#define SWIFTLET_TOOLS_LAB_COST_TABLE_H
+#pragma once
 
 #include "core/draft/tree.h"
 
@@ -13,4 +12,3 @@ struct cost_list {
 /* text: "slope=0.05,c=0.55" or "v2=1.15,v4=1.5", with straight lines between and beyond the given values; or
  * a file written by `swiftlet bench decode --rows --json`. False with the error set. */
 bool cost_list_read(struct cost_list*, const char* text, struct error*);
-#endif

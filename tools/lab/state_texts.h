@@ -1,6 +1,5 @@
 /* Prompts with a model's own greedy answers, for benches that run them again. */
-#ifndef SWIFTLET_TOOLS_LAB_STATE_TEXTS_H
-#define SWIFTLET_TOOLS_LAB_STATE_TEXTS_H
+#pragma once
 
 #include "core/decode/engine.h"
 #include "tools/lab/bench.h"
@@ -31,5 +30,3 @@ bool state_text_prefill(struct cache*, const int32_t* id, int n, int32_t* next, 
 
 /* Makes text->cache and commits all tokens but the last to it. */
 bool state_text_fill(const struct runtime*, struct state_text*, struct error*);
-
-#endif

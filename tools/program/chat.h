@@ -1,6 +1,5 @@
 /* swiftlet chat: what its loop (command_chat.c) and its commands (chat_commands.c) share. */
-#ifndef SWIFTLET_TOOLS_PROGRAM_CHAT_H
-#define SWIFTLET_TOOLS_PROGRAM_CHAT_H
+#pragma once
 
 #include "streams/text.h"
 #include "tools/program/completion.h"
@@ -31,5 +30,3 @@ bool chat_run_command(struct chat*, const char* line);
 /* Answers the conversation, whose last message is the user's, and prints the answer. False with the error
  * set. */
 bool chat_answer(struct chat*, struct error*);
-
-#endif

@@ -1,6 +1,5 @@
 /* The commands of `swiftlet`: one a file. argv[0] is the command's name; the exit status is returned. */
-#ifndef SWIFTLET_TOOLS_PROGRAM_COMMAND_H
-#define SWIFTLET_TOOLS_PROGRAM_COMMAND_H
+#pragma once
 
 int command_run(int argc, char** argv);
 int command_chat(int argc, char** argv);
@@ -13,5 +12,3 @@ int command_bench(int argc, char** argv);
 int command_masks(int argc, char** argv);
 int command_inspect(int argc, char** argv);
 int command_tokenize(int argc, char** argv);
-
-#endif

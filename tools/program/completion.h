@@ -1,6 +1,5 @@
 /* Runs one request to its end, keeps its ids and text, and shows them as they come. */
-#ifndef SWIFTLET_TOOLS_PROGRAM_COMPLETION_H
-#define SWIFTLET_TOOLS_PROGRAM_COMPLETION_H
+#pragma once
 
 #include <stdio.h>
 
@@ -39,5 +38,3 @@ void figures_print(FILE*, const struct swiftlet_figures*, enum swiftlet_method);
 /* One line for each drafter: rows verified, tokens accepted, and expected over accepted tokens. Prints
  * nothing when nothing was drafted. */
 void sources_print(FILE*, const struct swiftlet_figures*);
-
-#endif

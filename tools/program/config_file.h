@@ -1,7 +1,6 @@
 /* Options in a file, one a line, for a service that starts by itself: `port = 8081`. Their names are those of
  * the command line. A line without `=` is a flag, and one that begins with # is a comment. */
-#ifndef SWIFTLET_TOOLS_PROGRAM_CONFIG_FILE_H
-#define SWIFTLET_TOOLS_PROGRAM_CONFIG_FILE_H
+#pragma once
 
 #include "tools/program/options.h"
 
@@ -16,5 +15,3 @@ struct config_file {
  * both cases. */
 int config_file_open(struct config_file*, const struct command_line*, int argc, char** argv);
 void config_file_close(struct config_file*);
-
-#endif

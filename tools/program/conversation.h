@@ -2,8 +2,7 @@
  *
  * The file is JSON as chat APIs have it: {"messages": [{"role": "user", "content": "…"}, …]}. A list alone is
  * read, too. */
-#ifndef SWIFTLET_TOOLS_PROGRAM_CONVERSATION_H
-#define SWIFTLET_TOOLS_PROGRAM_CONVERSATION_H
+#pragma once
 
 #include "tools/program/runtime.h"
 
@@ -24,5 +23,3 @@ bool conversation_set_system(struct conversation*, const char* text);
 bool conversation_save(const struct conversation*, const char* path, struct error*);
 bool conversation_load(struct conversation*, const char* path, struct error*);
 void conversation_free(struct conversation*);
-
-#endif

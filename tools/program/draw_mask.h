@@ -1,6 +1,5 @@
 /* A mask drawn in the terminal as in SWIFT's Figure 12: attention above MLP, one cell a block. */
-#ifndef SWIFTLET_TOOLS_PROGRAM_DRAW_MASK_H
-#define SWIFTLET_TOOLS_PROGRAM_DRAW_MASK_H
+#pragma once
 
 #include <stdio.h>
 
@@ -13,5 +12,3 @@
 void draw_mask(FILE*, const struct mask*, int blocks);
 /* Draws the last draft's sub-layers from the figures. */
 void draw_figures(FILE*, const struct swiftlet_figures*, int blocks);
-
-#endif

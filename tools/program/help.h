@@ -1,6 +1,5 @@
 /* A command's help, in two sizes. */
-#ifndef SWIFTLET_TOOLS_PROGRAM_HELP_H
-#define SWIFTLET_TOOLS_PROGRAM_HELP_H
+#pragma once
 
 #include "tools/program/options.h"
 
@@ -8,5 +7,3 @@
 void help_keep_defaults(struct command_line*);
 /* all: every option, and the meaning of terms; otherwise the common options, on one screen. */
 void help_print(const struct command_line*, bool all);
-
-#endif

@@ -1,6 +1,5 @@
 /* Turns Ctrl-C and SIGTERM into a flag that is checked between two steps. */
-#ifndef SWIFTLET_TOOLS_PROGRAM_INTERRUPT_H
-#define SWIFTLET_TOOLS_PROGRAM_INTERRUPT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -17,5 +16,3 @@ void interrupt_input(bool waits);
 /* If a mapped file shrinks or its disk fails, the program ends with status 1 and a message that names the
  * model. */
 void interrupt_report_lost_file(const char* model);
-
-#endif

@@ -1,8 +1,7 @@
 /* Lines that a person types at a terminal, with arrow keys, a history that is kept across sessions, and
  * pasted blocks that stay whole (bracketed paste). libedit does the editing if the program was built with it.
  * Otherwise, and if input is no terminal, lines are read as they come. */
-#ifndef SWIFTLET_TOOLS_PROGRAM_LINE_EDITOR_H
-#define SWIFTLET_TOOLS_PROGRAM_LINE_EDITOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,5 +24,3 @@ void line_editor_close(struct line_editor*);
 enum line_result line_editor_read(struct line_editor*, const char* prompt, const char** line, size_t* size);
 /* Adds a text to the history. */
 void line_editor_remember(struct line_editor*, const char* text);
-
-#endif

@@ -4,8 +4,7 @@
  * reads `--name value`, `--name=value`, `-n value`, `-nvalue` and `--`. It prints help. It refuses an unknown
  * name and suggests the nearest known one. --help shows the common options on one screen, and --help-all
  * shows all and explains the terms. */
-#ifndef SWIFTLET_TOOLS_PROGRAM_OPTIONS_H
-#define SWIFTLET_TOOLS_PROGRAM_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -100,5 +99,3 @@ int options_takes(const struct command_line*, const char* name);
 const char* options_model(const struct command_line*, const char* model_option);
 /* Parses the options and sets *model to MODEL. */
 int options_parse_model(struct command_line*, int argc, char** argv, const char** model);
-
-#endif

@@ -1,6 +1,5 @@
 /* Reads all prompts of a stream's file, or takes the usual ones. */
-#ifndef SWIFTLET_TOOLS_PROGRAM_PROMPT_LIST_H
-#define SWIFTLET_TOOLS_PROGRAM_PROMPT_LIST_H
+#pragma once
 
 #include "core/decode/options.h"
 #include "tools/program/runtime.h"
@@ -28,5 +27,3 @@ bool prompt_list_read(struct prompt_list*, const swiftlet_model*, const char* in
 /* Drops prompts that do not fit a context of this many tokens, and logs how many. */
 void prompt_list_fit(struct prompt_list*, int context);
 void prompt_list_free(struct prompt_list*);
-
-#endif

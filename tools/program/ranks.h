@@ -1,6 +1,5 @@
 /* `mpirun -n N swiftlet …`: N processes that share one model. */
-#ifndef SWIFTLET_TOOLS_PROGRAM_RANKS_H
-#define SWIFTLET_TOOLS_PROGRAM_RANKS_H
+#pragma once
 
 struct process_group;
 
@@ -10,5 +9,3 @@ struct process_group;
 int ranks_join(void);
 /* Rank 0's, or NULL for a process alone. */
 struct process_group* ranks_group(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* Shared by the commands: a model, an engine and a session opened as the command line asks, and the mask that
  * is read and written. */
-#ifndef SWIFTLET_TOOLS_PROGRAM_RUNTIME_H
-#define SWIFTLET_TOOLS_PROGRAM_RUNTIME_H
+#pragma once
 
 #include <stdio.h>
 
@@ -121,5 +120,3 @@ bool instance_tokens(const swiftlet_model*, const struct instance*, bool no_spec
 bool check_json(const char* what, const char* text, size_t size, char first, struct error*);
 /* A whole file ("-": standard input) in memory, malloc'd and NUL-terminated; NULL with the error set. */
 char* read_whole(const char* path, size_t* size, struct error*);
-
-#endif

@@ -4,8 +4,7 @@
  * object of objects becomes a table; deeper levels are left to --json. Names are those of the JSON, with
  * spaces. A figure whose name ends in "bytes" is printed in MiB, as a size. Headings are bold where colours
  * are allowed. */
-#ifndef SWIFTLET_TOOLS_PROGRAM_TABLES_H
-#define SWIFTLET_TOOLS_PROGRAM_TABLES_H
+#pragma once
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>
@@ -18,5 +17,3 @@ void table_print(const cJSON* rows);
 int report_print(cJSON* value, bool json);
 /* True for a terminal, unless NO_COLOR is set. */
 bool colours_allowed(FILE*);
-
-#endif

@@ -1,6 +1,5 @@
 /* The one product that prefill asks of cuBLAS. */
-#ifndef SWIFTLET_TESTS_CUDA_EMULATION_CUBLAS_H
-#define SWIFTLET_TESTS_CUDA_EMULATION_CUBLAS_H
+#pragma once
 
 #include "cuda_runtime.h"
 
@@ -23,5 +22,3 @@ cublasStatus_t cublasGemmEx(cublasHandle_t, cublasOperation_t, cublasOperation_t
                             const void* alpha, const void* a, cudaDataType_t, int lda, const void* b,
                             cudaDataType_t, int ldb, const void* beta, void* c, cudaDataType_t, int ldc,
                             cublasComputeType_t, cublasGemmAlgo_t);
-
-#endif

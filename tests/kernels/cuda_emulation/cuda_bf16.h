@@ -1,5 +1,4 @@
-#ifndef SWIFTLET_TESTS_CUDA_EMULATION_BF16_H
-#define SWIFTLET_TESTS_CUDA_EMULATION_BF16_H
+#pragma once
 
 #include "cuda_runtime.h"
 
@@ -28,5 +27,3 @@ inline __nv_bfloat162 __hsub2(__nv_bfloat162 a, __nv_bfloat162 b) {
 	return {__float2bfloat16_rn(__bfloat162float(a.x) - __bfloat162float(b.x)),
 	        __float2bfloat16_rn(__bfloat162float(a.y) - __bfloat162float(b.y))};
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Half precision for the emulation: conversions by the compiler's own type. */
-#ifndef SWIFTLET_TESTS_CUDA_EMULATION_FP16_H
-#define SWIFTLET_TESTS_CUDA_EMULATION_FP16_H
+#pragma once
 
 #include "cuda_runtime.h"
 
@@ -28,5 +27,3 @@ inline __half2 __hsub2(__half2 a, __half2 b) {
 	return {__float2half_rn(__half2float(a.x) - __half2float(b.x)),
 	        __float2half_rn(__half2float(a.y) - __half2float(b.y))};
 }
-
-#endif

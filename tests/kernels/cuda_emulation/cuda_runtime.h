@@ -6,8 +6,7 @@
  * back until someone waits for it, so that memory reused too early shows. Device memory ends at a page that
  * cannot be touched and begins as not-a-number. Each of several devices (EMULATED_DEVICES) has memory that
  * only its own streams can touch, and a gather holds its stream until the others' have come to it. */
-#ifndef SWIFTLET_TESTS_CUDA_EMULATION_RUNTIME_H
-#define SWIFTLET_TESTS_CUDA_EMULATION_RUNTIME_H
+#pragma once
 
 #include <cmath>
 #include <cstddef>
@@ -280,5 +279,3 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* c, void (*kernel)(P...)
 	                kernel, arguments...);
 	return cudaSuccess;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Counters of the emulated device since the program began, for tests. */
-#ifndef SWIFTLET_TESTS_CUDA_EMULATION_EMULATED_H
-#define SWIFTLET_TESTS_CUDA_EMULATION_EMULATED_H
+#pragma once
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,6 +20,4 @@ void emulated_logits(const struct backend*, int rows, float* out);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -3,8 +3,7 @@
  * l % 4. Register i of A holds columns 2·place and 2·place + 1, plus 8 for i >= 2, of row group, plus 8 for
  * odd i; register i of B rows 2·place and 2·place + 1, plus 8·i, of column group; C's elements 0, 1 are row
  * group, 2, 3 row group + 8, at columns 2·place and 2·place + 1. */
-#ifndef SWIFTLET_TESTS_CUDA_EMULATION_TENSOR_CORE_H
-#define SWIFTLET_TESTS_CUDA_EMULATION_TENSOR_CORE_H
+#pragma once
 
 #include "kernels/cuda/cuda.cuh"
 
@@ -46,5 +45,3 @@ inline uint4 load_once(const void* p) {
 
 inline void fetch_ahead(const void* p) { (void)p; }
 inline void wait_for_inputs() {}
-
-#endif
