@@ -3,7 +3,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <string.h>
 
 static const char* const category[][2] = {{"letter", "L"},
                                           {"casedletter", "L&"},

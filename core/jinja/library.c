@@ -1,7 +1,5 @@
 /* Arguments, tests and global functions; the tables by name. */
 #include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/jinja/library.h"

@@ -1,6 +1,5 @@
 /* Python's operators on values. Whole numbers have 64 bits, and an overflow is an error. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/jinja/library.h"

@@ -1,5 +1,4 @@
 /* Parses statements, which stand between {% and %}, and the texts between tags. */
-#include <stdio.h>
 #include <string.h>
 
 #include "core/jinja/library.h"

@@ -1,7 +1,6 @@
 /* Finds the model that MODEL of the command line means: first by the content of files, then by name. */
 #include "core/model/model.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

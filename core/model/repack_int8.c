@@ -2,7 +2,6 @@
  * with one scale for the tensor, a row, or a group of a row. They become DTYPE_Q8_GROUP where no zero is
  * given and groups are whole blocks, else F32. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 /* The chat templates of a model: the default, others by name, or one that the user gives. */
 #include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* The tokenizer's entry points: from text to ids through the stages, and from ids to bytes. */
 #include "core/text/tokenizer.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
 
 #include <float.h>
 #include <immintrin.h>
-#include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/matmul.h"

@@ -9,7 +9,6 @@
 
 #include <arm_neon.h>
 #include <float.h>
-#include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/matmul.h"

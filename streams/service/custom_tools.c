@@ -1,7 +1,6 @@
 /* See custom_tools.h. */
 #include "streams/service/custom_tools.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/files/json.h"

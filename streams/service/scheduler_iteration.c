@@ -14,7 +14,6 @@
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "kernels/attention_cost.h"
 #include "streams/service/chunk.h"

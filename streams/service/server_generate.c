@@ -1,5 +1,4 @@
 /* The connection's side of completions and chat: a generation's life, and sending its answer. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

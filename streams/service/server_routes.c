@@ -1,5 +1,4 @@
 /* The table of paths, and the small answers: models, health, state, masks, the page. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
