@@ -69,7 +69,8 @@ static void choose_exit(struct standalone* m) {
 		m->stop.most = m->choice.steps;
 }
 
-bool standalone_drafts(const struct standalone* m) {
+bool standalone_drafts(const struct driver* driver) {
+	const struct standalone* m = (const struct standalone*)driver;
 	/* no grammar is known here */
 	return m->options->drafting.when != SWIFTLET_DRAFT_NEVER && !session_view(m->session).constrained;
 }
@@ -78,7 +79,7 @@ bool standalone_drafts(const struct standalone* m) {
 
 bool calibration_begin(struct standalone* m) {
 	const struct session_view view = session_view(m->session);
-	return standalone_drafts(m) && (begin_program(m, &view) || begin_exits(m, &view));
+	return standalone_drafts(&m->driver) && (begin_program(m, &view) || begin_exits(m, &view));
 }
 
 void calibration_fill(struct standalone* m, struct pass* pass) {

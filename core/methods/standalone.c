@@ -185,10 +185,6 @@ static bool begin_calibration(struct driver* driver) {
 	return calibration_begin(m);
 }
 
-static bool is_drafting(const struct driver* driver) {
-	return standalone_drafts((const struct standalone*)driver);
-}
-
 /* ---- a round --------------------------------------------------------------------------------- */
 
 /* With rejection sampling drafts draw noise of their own, which differs in each round. */
@@ -342,10 +338,6 @@ static void judge_tree(struct driver* driver) {
 		round_take_verify(view.round);
 }
 
-static void learn_round(struct driver* driver, int emitted, int accepted, double cost) {
-	standalone_learn((struct standalone*)driver, emitted, accepted, cost);
-}
-
 /* ---- figures -------------------------------------------------------------------------------- */
 
 static void add_figures(const struct driver* driver, struct swiftlet_figures* f) {
@@ -374,13 +366,13 @@ static const struct driver_calls calls = {.close = close_method,
                                           .tap = tap_prompt,
                                           .read = read_prompt,
                                           .calibrate = begin_calibration,
-                                          .drafts = is_drafting,
+                                          .drafts = standalone_drafts,
                                           .start = start_round,
                                           .fill = fill_pass,
                                           .take = take_pass,
                                           .verify = verify_tree,
                                           .judge = judge_tree,
-                                          .learn = learn_round,
+                                          .learn = standalone_learn,
                                           .figures = add_figures,
                                           .trace = trace_round};
 

@@ -86,8 +86,8 @@ bool calibration_take(struct standalone*, double seconds);
 void standalone_set_policy(struct standalone*);
 /* The given exit, or the one that auxiliary weights were made for; 0: chosen by cost. */
 int standalone_given_exit(const struct standalone*);
-/* True if the drafter drafts for the present text. */
-bool standalone_drafts(const struct standalone*);
+/* The driver's call: true if the drafter drafts for the present text. */
+bool standalone_drafts(const struct driver*);
 
 /* standalone_tree.c: what the steps become, and what is learned of them. */
 /* Each step's token, and beside it its alternatives in the order in which they were drawn. */
@@ -96,4 +96,5 @@ void standalone_build_tree(struct standalone*);
 float standalone_step_chance(const struct standalone*);
 /* The drafter's guesses, cut by the stop rule. */
 void standalone_guess(struct standalone*);
-void standalone_learn(struct standalone*, int emitted, int accepted, double cost);
+/* The driver's call. */
+void standalone_learn(struct driver*, int emitted, int accepted, double cost);

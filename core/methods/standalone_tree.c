@@ -119,7 +119,8 @@ static void fit_probe(struct standalone* m) {
 	m->figures.optimize += options_clock(m->options) - began;
 }
 
-void standalone_learn(struct standalone* m, int emitted, int accepted, double cost) {
+void standalone_learn(struct driver* driver, int emitted, int accepted, double cost) {
+	struct standalone* m = (struct standalone*)driver;
 	const struct session_view view = session_view(m->session);
 	const struct tree* tree = view.tree;
 	const struct verdict* verdict = &view.round->verdict;
