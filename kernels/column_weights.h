@@ -6,10 +6,6 @@
 
 #include "kernels/columns.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* A map and the matrices that form it, whose outputs follow one another. */
 struct block_map {
 	struct column_map map;          /* channels is 0 where there is none */
@@ -49,7 +45,3 @@ void column_weights_make(const struct column_weights*, int part);
 static inline bool block_map_present(const struct block_map* map) { return map->map.channels > 0; }
 /* Bytes that a step reads of a whole map. */
 size_t block_map_bytes(const struct block_map*);
-
-#ifdef __cplusplus
-}
-#endif

@@ -25,10 +25,6 @@
 
 #include "kernels/backend.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum {
 	COLUMN_OUTPUTS = 128,            /* outputs of a line */
 	COLUMN_LINE = 64,                /* its bytes */
@@ -133,7 +129,3 @@ void column_finish(const struct column_map*, struct column_list*, int n);
 typedef void column_round_function(uint8_t* codes, uint8_t* scale, size_t run, float* peak, float* norm2,
                                    const float* x, int64_t x_stride, int outputs, int n);
 column_round_function column_round, avx2_column_round, avx512_column_round;
-
-#ifdef __cplusplus
-}
-#endif
