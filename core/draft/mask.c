@@ -212,18 +212,13 @@ static float mask_prior(int bin, int rank) {
 	return rank == 0 ? p : 0.5f;
 }
 
-const struct drafter drafter_mask = {.bins = DRAFT_BINS,
-                                     .prior = mask_prior,
-                                     .open = mask_open,
-                                     .close = mask_close,
-                                     .begin = mask_begin,
-                                     .append = mask_append,
-                                     .wants = mask_wants,
-                                     .see = mask_see,
-                                     .extend = mask_extend,
-                                     .head = mask_head,
-                                     .fill = mask_fill,
-                                     .take = mask_take};
+/* The calls that this model with a mask, another model and an MTP layer have in common. */
+#define STEPS_BY_PASSES                                                                                      \
+	.bins = DRAFT_BINS, .prior = mask_prior, .open = mask_open, .close = mask_close, .extend = mask_extend,  \
+	.head = mask_head, .take = mask_take
+
+const struct drafter drafter_mask = {STEPS_BY_PASSES,     .begin = mask_begin, .append = mask_append,
+                                     .wants = mask_wants, .see = mask_see,     .fill = mask_fill};
 
 /* Only this drafter manages the other model's cache. Rows that verification accepts stay there as text. Other
  * tokens of the text go with the next round's first pass. */
@@ -244,15 +239,7 @@ static void model_see(void* state, const struct tree* tree, const struct verdict
 		cache->backend->commit(cache, path, n);
 }
 
-const struct drafter drafter_model = {.bins = DRAFT_BINS,
-                                      .prior = mask_prior,
-                                      .open = mask_open,
-                                      .close = mask_close,
-                                      .see = model_see,
-                                      .extend = mask_extend,
-                                      .head = mask_head,
-                                      .fill = mask_fill,
-                                      .take = mask_take};
+const struct drafter drafter_model = {STEPS_BY_PASSES, .see = model_see, .fill = mask_fill};
 
 /* Keeps the rows that began with states of the model: all up to the root. The others, which are drafts, are
  * computed again if they were right. */
@@ -274,15 +261,5 @@ static void mtp_fill(void* state, const struct tree* tree, int head, int carry, 
 	mask_fill(state, tree, head, 0, pass);
 }
 
-const struct drafter drafter_mtp = {.bins = DRAFT_BINS,
-                                    .prior = mask_prior,
-                                    .open = mask_open,
-                                    .close = mask_close,
-                                    .begin = mask_begin,
-                                    .append = mask_append,
-                                    .wants = mask_wants,
-                                    .see = mtp_see,
-                                    .extend = mask_extend,
-                                    .head = mask_head,
-                                    .fill = mtp_fill,
-                                    .take = mask_take};
+const struct drafter drafter_mtp = {STEPS_BY_PASSES,     .begin = mask_begin, .append = mask_append,
+                                    .wants = mask_wants, .see = mtp_see,      .fill = mtp_fill};
