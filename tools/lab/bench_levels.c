@@ -229,9 +229,7 @@ static bool measure_all(struct levels_bench* b, cJSON* out, struct error* error)
 static bool measure_levels(struct bench_part* part, cJSON* out, struct error* error) {
 	struct levels_bench* b = (struct levels_bench*)part;
 	const bool good = measure_all(b, out, error);
-	if (b->text)
-		state_texts_free(b->text, b->prompts.n);
-	free(b->text);
+	state_texts_free(b->text, b->prompts.n);
 	free(b->list);
 	prompt_list_free(&b->prompts);
 	return good;

@@ -188,9 +188,7 @@ static bool measure_match_rate(struct bench_part* part, cJSON* out, struct error
 		b->cache->backend->cache_close(b->cache);
 	if (b->scratch)
 		b->scratch->backend->cache_close(b->scratch);
-	if (b->text)
-		state_texts_free(b->text, b->prompts.n);
-	free(b->text);
+	state_texts_free(b->text, b->prompts.n);
 	free(b->state);
 	prompt_list_free(&b->prompts);
 	return good;

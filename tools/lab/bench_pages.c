@@ -184,9 +184,7 @@ static bool measure_all(struct pages_bench* b, cJSON* out, struct error* error) 
 static bool measure_pages(struct bench_part* part, cJSON* out, struct error* error) {
 	struct pages_bench* b = (struct pages_bench*)part;
 	const bool good = measure_all(b, out, error);
-	if (b->text)
-		state_texts_free(b->text, b->prompts.n);
-	free(b->text);
+	state_texts_free(b->text, b->prompts.n);
 	for (int i = 0; i < WAYS; i++)
 		free(b->way[i].page);
 	prompt_list_free(&b->prompts);

@@ -123,11 +123,12 @@ bool state_texts_answer(const struct runtime* bench, const struct prompt* prompt
 }
 
 void state_texts_free(struct state_text* text, int n) {
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; text && i < n; i++) {
 		free(text[i].id);
 		if (text[i].cache)
 			text[i].cache->backend->cache_close(text[i].cache);
 	}
+	free(text);
 }
 
 bool state_text_fill(const struct runtime* bench, struct state_text* t, struct error* error) {

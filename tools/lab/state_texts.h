@@ -23,6 +23,7 @@ struct state_text {
  * case. */
 bool state_texts_answer(const struct runtime*, const struct prompt* prompt, int n, struct state_text* text,
                         struct error*);
+/* Frees the list, too; NULL is nothing. */
 void state_texts_free(struct state_text* text, int n);
 
 /* Commits a prompt's tokens id (n) to an empty cache; next: the token after them. */
