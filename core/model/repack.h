@@ -69,6 +69,18 @@ bool repack_heads(struct tensor_table*, const struct recurrence*, struct kept*, 
 bool repack_int8(struct tensor_table*, struct kept*, struct error*);
 bool repack_fp8(struct tensor_table*, const struct fp8_blocks*, struct kept*, struct error*);
 
+/* Memory for what becomes of the tensor; NULL with the error set. */
+void* repack_memory(struct kept*, const struct named_tensor*, size_t bytes, struct error*);
+/* Gives the tensor another type, and data in that. */
+void repack_replace(struct named_tensor*, enum dtype, const void* data, size_t bytes);
+/* The tensor whose name differs from this one's in its end; NULL: there is none. */
+struct named_tensor* repack_beside(const struct tensor_table*, const struct named_tensor*, size_t cut,
+                                   const char* suffix);
+/* (n) a tensor's numbers, malloc'd; NULL with the error set, also where one is not finite. */
+float* repack_scales(const struct named_tensor*, size_t n, struct error*);
+/* Stores a block's scale in its bytes. */
+void repack_put_scale(uint8_t d[4], float scale);
+
 /* Returns `name` with its last `cut` bytes replaced. */
 const char* repack_name(char out[256], const char* name, size_t cut, const char* suffix);
 bool repack_ends(const char* name, const char* suffix);

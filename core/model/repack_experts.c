@@ -56,9 +56,9 @@ static bool lay_out_experts(struct tensor_table* to, const struct stack* s, int6
 	const size_t row = dtype_row_bytes(made.type, s->inputs);
 	memcpy(made.type_name, "converted", sizeof "converted");
 	made.bytes = (size_t)(s->experts * made.dim[1]) * row;
-	uint8_t* out = kept_new(kept, made.bytes);
+	uint8_t* out = repack_memory(kept, s->data, made.bytes, error);
 	if (!out)
-		return error_set(error, "%s: out of memory to convert tensor %.120s", made.file, s->data->name);
+		return false;
 	made.data = out;
 	for (int64_t e = 0; e < s->experts; e++)
 		for (int64_t n = first, i = 0; i < count; i++, n += step, out += row)

@@ -38,15 +38,13 @@ static bool lay_tensor(struct named_tensor* t, const struct few_bit_type* few, s
                        struct error* error) {
 	const size_t size = 2 + (size_t)(few->elements * few->bits / 8), blocks = t->bytes / size;
 	const size_t small = (size_t)few->elements / BLOCK_SMALL;
-	struct block_q4_0* out = kept_new(kept, blocks * small * sizeof *out);
+	const size_t bytes = blocks * small * sizeof(struct block_q4_0);
+	struct block_q4_0* const out = repack_memory(kept, t, bytes, error);
 	if (!out)
-		return error_set(error, "%s: out of memory to convert tensor %.120s", t->file, t->name);
+		return false;
 	for (size_t i = 0; i < blocks; i++)
 		lay_block(few, t->data + i * size, out + i * small);
-	t->supported = true;
-	t->type = DTYPE_Q4_0;
-	t->data = (const uint8_t*)out;
-	t->bytes = blocks * small * sizeof *out;
+	repack_replace(t, DTYPE_Q4_0, out, bytes);
 	return true;
 }
 

@@ -2,8 +2,6 @@
  * tensor. */
 #include "core/model/repack.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,13 +18,8 @@ struct scale {
 /* The scale lies beside "….weight" under one of two names. */
 static struct named_tensor* find_scale(const struct tensor_table* table, const struct named_tensor* t) {
 	static const char* const suffix[] = {"_scale_inv", "_scale"};
-	char name[256];
-	struct named_tensor* found = NULL;
-	for (size_t i = 0; i < 2 && !found; i++) {
-		snprintf(name, sizeof name, "%s%s", t->name, suffix[i]);
-		found = tensor_table_find(table, name);
-	}
-	return found;
+	struct named_tensor* const found = repack_beside(table, t, 0, suffix[0]);
+	return found ? found : repack_beside(table, t, 0, suffix[1]);
 }
 
 static bool is_float(const struct named_tensor* t) {
@@ -61,15 +54,6 @@ static bool shape_scale(struct scale* s, const struct named_tensor* t, const str
 	return true;
 }
 
-static bool widen_scales(struct scale* s, struct error* error) {
-	dtype_to_float(s->tensor->type, s->tensor->data, s->value, (int64_t)s->n);
-	for (size_t i = 0; i < s->n; i++)
-		if (!isfinite(s->value[i]))
-			return error_set(error, "%s: tensor %.120s: scale %zu is not a finite number", s->tensor->file,
-			                 s->tensor->name, i);
-	return true;
-}
-
 static float scale_of(const struct scale* s, size_t row, size_t col) {
 	return s->value[row / s->block_rows * s->stride + col / s->block_cols];
 }
@@ -83,9 +67,7 @@ static void widen_elements(const struct named_tensor* t, const struct scale* s, 
 static void lay_groups(const struct named_tensor* t, const struct scale* s, struct block_f8_group* out) {
 	const size_t blocks = (size_t)t->dim[1] / BLOCK_SMALL;
 	for (size_t i = 0; i < (size_t)t->dim[0] * blocks; i++) {
-		const uint32_t bits = bits_from_float(scale_of(s, i / blocks, i % blocks * BLOCK_SMALL));
-		for (int j = 0; j < 4; j++)
-			out[i].d[j] = (uint8_t)(bits >> 8 * j);
+		repack_put_scale(out[i].d, scale_of(s, i / blocks, i % blocks * BLOCK_SMALL));
 		memcpy(out[i].q, t->data + i * BLOCK_SMALL, BLOCK_SMALL);
 	}
 }
@@ -106,23 +88,18 @@ static bool repack_matrix(const struct tensor_table* table, struct named_tensor*
 	                    (s.block_cols % BLOCK_SMALL == 0 || s.block_cols == (size_t)t->dim[1]);
 	const enum dtype type = groups ? DTYPE_F8_GROUP : DTYPE_F32;
 	const size_t bytes = (size_t)t->dim[0] * dtype_row_bytes(type, t->dim[1]);
-	s.value = malloc(s.n * sizeof *s.value);
-	void* out = kept_new(kept, bytes);
-	const bool good = s.value && out
-	                      ? widen_scales(&s, error)
-	                      : error_set(error, "%s: out of memory for tensor %.120s", t->file, t->name);
-	if (good && groups)
+	s.value = repack_scales(found, s.n, error);
+	void* const out = s.value ? repack_memory(kept, t, bytes, error) : NULL;
+	if (out && groups)
 		lay_groups(t, &s, out);
-	else if (good)
+	else if (out)
 		widen_elements(t, &s, out);
 	free(s.value);
-	if (good) {
-		found->used = t->supported = true;
-		t->type = type;
-		t->data = out;
-		t->bytes = bytes;
-	}
-	return good;
+	if (!out)
+		return false;
+	found->used = true;
+	repack_replace(t, type, out, bytes);
+	return true;
 }
 
 bool repack_fp8(struct tensor_table* table, const struct fp8_blocks* blocks, struct kept* kept,

@@ -10,7 +10,6 @@
 #include "core/model/repack.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/dtype_blocks.h"
@@ -197,9 +196,7 @@ static bool fits_blocks(const struct packed_matrix* p) {
 static void put_block(const struct packed_matrix* p, int64_t output, int64_t first,
                       struct block_q4_group* out) {
 	const int64_t group = group_of_input(p, first);
-	const uint32_t d = bits_from_float(scale_at(p, group, output));
-	for (int i = 0; i < 4; i++)
-		out->d[i] = (uint8_t)(d >> 8 * i);
+	repack_put_scale(out->d, scale_at(p, group, output));
 	out->zero = (uint8_t)zero_at(p, group, output);
 	for (int j = 0; j < 16; j++)
 		out->q[j] = (uint8_t)(weight_at(p, first + j, output) | weight_at(p, first + 16 + j, output) << 4);
@@ -207,9 +204,7 @@ static void put_block(const struct packed_matrix* p, int64_t output, int64_t fir
 
 static void put_block8(const struct packed_matrix* p, int64_t output, int64_t first,
                        struct block_q8_group* out) {
-	const uint32_t d = bits_from_float(scale_at(p, group_of_input(p, first), output));
-	for (int i = 0; i < 4; i++)
-		out->d[i] = (uint8_t)(d >> 8 * i);
+	repack_put_scale(out->d, scale_at(p, group_of_input(p, first), output));
 	for (int j = 0; j < BLOCK_SMALL; j++)
 		out->q[j] = (int8_t)((int)weight_at(p, first + j, output) - (int)middle(p));
 }
@@ -248,9 +243,9 @@ static bool repack_matrix(struct tensor_table* to, const struct packed_matrix* p
 	                            .n_dims = 2,
 	                            .dim = {p->outputs, p->inputs}};
 	made.bytes = (size_t)p->outputs * dtype_row_bytes(made.type, p->inputs);
-	void* data = kept_new(kept, made.bytes);
+	void* const data = repack_memory(kept, p->words, made.bytes, error);
 	if (!data)
-		return error_set(error, "%s: out of memory to convert tensor %.120s", made.file, p->words->name);
+		return false;
 	if (blocks)
 		put_blocks(p, data);
 	else
@@ -261,9 +256,8 @@ static bool repack_matrix(struct tensor_table* to, const struct packed_matrix* p
 }
 
 /* Old GPTQ folders give every layer a bias, which is zero when the model has none. */
-static void excuse_bias(const struct tensor_table* table, const char* words) {
-	char name[256];
-	struct named_tensor* bias = tensor_table_find(table, repack_name(name, words, 7, "bias"));
+static void excuse_bias(const struct tensor_table* table, const struct named_tensor* words) {
+	struct named_tensor* bias = repack_beside(table, words, 7, "bias");
 	size_t i = 0;
 	while (bias && i < bias->bytes && bias->data[i] == 0)
 		i++;
@@ -286,7 +280,7 @@ bool repack_groups(const struct tensor_table* table, const struct packing* packi
 		if (p.order)
 			p.order->used = true;
 		if (!compressed(&p))
-			excuse_bias(table, p.words->name);
+			excuse_bias(table, p.words);
 		if (!repack_matrix(made, &p, kept, error))
 			return false;
 	}

@@ -52,9 +52,9 @@ static bool repack_one(struct tensor_table* made, struct named_tensor* t, const 
 		return error_set(error,
 		                 "%s: tensor %.120s is not a matrix of %lld rows, %lld for each of %d key heads",
 		                 t->file, t->name, (long long)rows, (long long)of_head, r->key_heads);
-	uint8_t* data = kept_new(kept, t->bytes);
+	uint8_t* const data = repack_memory(kept, t, t->bytes, error);
 	if (!data)
-		return error_set(error, "%s: out of memory to convert tensor %.120s", t->file, t->name);
+		return false;
 	struct head_rows move = {t->data, data, dtype_row_bytes(t->type, t->dim[1]), r->key_heads, of_head};
 	int64_t at = 0;
 	for (int i = 0; i < 2 && !k->beta_decay; i++, at += r->key_dim)

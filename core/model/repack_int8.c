@@ -1,7 +1,6 @@
 /* Converts weights of 8-bit integers as compressed-tensors stores them (int-quantized): w = (q - zero)·scale,
  * with one scale for the tensor, a row, or a group of a row. They become DTYPE_Q8_GROUP where no zero is
  * given and groups are whole blocks, else F32. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,12 +13,6 @@ struct scales {
 	    group; /* the scale of element i: i / cols · (cols / group) + i % cols / group; n 1: the first */
 	const int8_t* zero; /* (n) or NULL */
 };
-
-static struct named_tensor* find_beside(const struct tensor_table* table, const struct named_tensor* t,
-                                        const char* suffix) {
-	char name[256];
-	return tensor_table_find(table, repack_name(name, t->name, 0, suffix));
-}
 
 static size_t scale_at(const struct scales* s, size_t i) {
 	return s->n == 1 ? 0 : i / s->cols * (s->cols / s->group) + i % s->cols / s->group;
@@ -41,12 +34,9 @@ static bool shape_scales(struct scales* s, const struct named_tensor* t, const s
 
 static bool read_scales(struct scales* s, const struct named_tensor* scale, const struct named_tensor* zero,
                         struct error* error) {
-	dtype_to_float(scale->type, scale->data, s->value, (int64_t)s->n);
-	for (size_t i = 0; i < s->n; i++) {
-		if (!isfinite(s->value[i]))
-			return error_set(error, "%s: tensor %.120s: scale %zu is not a finite number", scale->file,
-			                 scale->name, i);
-	}
+	s->value = repack_scales(scale, s->n, error);
+	if (!s->value)
+		return false;
 	if (!zero)
 		return true;
 	if (strcmp(zero->type_name, "I8") != 0 || zero->bytes != s->n)
@@ -57,9 +47,7 @@ static bool read_scales(struct scales* s, const struct named_tensor* scale, cons
 
 static void lay_blocks(const struct named_tensor* t, const struct scales* s, struct block_q8_group* out) {
 	for (size_t i = 0; i < t->bytes; i += BLOCK_SMALL, out++) {
-		const uint32_t bits = bits_from_float(s->value[scale_at(s, i)]);
-		for (int j = 0; j < 4; j++)
-			out->d[j] = (uint8_t)(bits >> 8 * j);
+		repack_put_scale(out->d, s->value[scale_at(s, i)]);
 		memcpy(out->q, t->data + i, BLOCK_SMALL);
 	}
 }
@@ -73,36 +61,30 @@ static void widen(const struct named_tensor* t, const struct scales* s, float* o
 
 static bool repack_matrix(const struct tensor_table* table, struct named_tensor* t, struct kept* kept,
                           struct error* error) {
-	struct named_tensor* const scale = find_beside(table, t, "_scale");
-	struct named_tensor* const zero = find_beside(table, t, "_zero_point");
+	struct named_tensor* const scale = repack_beside(table, t, 0, "_scale");
+	struct named_tensor* const zero = repack_beside(table, t, 0, "_zero_point");
 	if (t->n_dims != 2 || !scale || !scale->supported ||
 	    (scale->type != DTYPE_F32 && scale->type != DTYPE_F16 && scale->type != DTYPE_BF16))
 		return refuse_tensor(t, "a matrix of type I8 with scales that are floats (…_scale) beside it", error);
 	struct scales s = {.n = scale->bytes / dtype_block_bytes(scale->type)};
 	if (!shape_scales(&s, t, scale, error))
 		return false;
-	s.value = malloc(s.n * sizeof *s.value);
-	bool good = s.value ? read_scales(&s, scale, zero, error)
-	                    : error_set(error, "%s: out of memory for tensor %.120s", t->file, t->name);
+	const bool good = read_scales(&s, scale, zero, error);
 	const bool blocks = !s.zero && s.cols % BLOCK_SMALL == 0 && s.group % BLOCK_SMALL == 0;
 	const enum dtype type = blocks ? DTYPE_Q8_GROUP : DTYPE_F32;
 	const size_t bytes = (size_t)t->dim[0] * dtype_row_bytes(type, t->dim[1]);
-	void* const out = good ? kept_new(kept, bytes) : NULL;
-	if (good && !out)
-		good = error_set(error, "%s: out of memory for tensor %.120s", t->file, t->name);
-	if (good && blocks)
+	void* const out = good ? repack_memory(kept, t, bytes, error) : NULL;
+	if (out && blocks)
 		lay_blocks(t, &s, out);
-	else if (good)
+	else if (out)
 		widen(t, &s, out);
 	free(s.value);
-	if (!good)
+	if (!out)
 		return false;
-	scale->used = t->supported = true;
+	scale->used = true;
 	if (zero)
 		zero->used = true;
-	t->type = type;
-	t->data = out;
-	t->bytes = bytes;
+	repack_replace(t, type, out, bytes);
 	return true;
 }
 

@@ -6,7 +6,6 @@
 #include "core/model/repack.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/files/json.h"
@@ -23,12 +22,6 @@ struct nf4 {
 	float offset;
 	enum dtype type;
 };
-
-static struct named_tensor* find_beside(const struct tensor_table* table, const struct named_tensor* state,
-                                        size_t cut, const char* suffix) {
-	char name[256];
-	return tensor_table_find(table, repack_name(name, state->name, cut, suffix));
-}
 
 static bool read_type(const cJSON* json, struct nf4* q, struct error* error) {
 	static const struct {
@@ -122,19 +115,19 @@ static bool widen(const struct nf4* q, void* out) {
 static bool repack_matrix(const struct tensor_table* table, struct named_tensor* state, size_t cut,
                           struct kept* kept, struct error* error) {
 	struct nf4 q = {.state = state,
-	                .weight = find_beside(table, state, cut, ""),
-	                .absmax = find_beside(table, state, cut, ".absmax"),
-	                .map = find_beside(table, state, cut, ".quant_map"),
-	                .nested_absmax = find_beside(table, state, cut, ".nested_absmax"),
-	                .nested_map = find_beside(table, state, cut, ".nested_quant_map")};
+	                .weight = repack_beside(table, state, cut, ""),
+	                .absmax = repack_beside(table, state, cut, ".absmax"),
+	                .map = repack_beside(table, state, cut, ".quant_map"),
+	                .nested_absmax = repack_beside(table, state, cut, ".nested_absmax"),
+	                .nested_map = repack_beside(table, state, cut, ".nested_quant_map")};
 	if (!q.weight)
 		return refuse_tensor(state, "beside the weight that it describes", error);
 	if (!read_state(&q, error) || !check_parts(&q, error))
 		return false;
 	const size_t bytes = (size_t)q.rows * dtype_row_bytes(q.type, q.cols);
-	void* out = kept_new(kept, bytes);
+	void* const out = repack_memory(kept, q.weight, bytes, error);
 	if (!out)
-		return error_set(error, "%s: out of memory for tensor %.120s", state->file, q.weight->name);
+		return false;
 	if (!widen(&q, out))
 		return refuse_tensor(q.absmax, "made of finite numbers", error);
 	struct named_tensor* const part[] = {state, q.absmax, q.map, q.nested_absmax, q.nested_map};
@@ -142,13 +135,10 @@ static bool repack_matrix(const struct tensor_table* table, struct named_tensor*
 		if (part[i])
 			part[i]->used = true;
 	memcpy(q.weight->type_name, "widened", sizeof "widened");
-	q.weight->type = q.type;
-	q.weight->supported = true;
+	repack_replace(q.weight, q.type, out, bytes);
 	q.weight->n_dims = 2;
 	q.weight->dim[0] = q.rows;
 	q.weight->dim[1] = q.cols;
-	q.weight->data = out;
-	q.weight->bytes = bytes;
 	return true;
 }
 

@@ -67,20 +67,17 @@ static bool repack_matrix(struct nvfp4* q, struct tensor_table* made, const char
 	                              .n_dims = 2,
 	                              .dim = {q->rows, q->cols},
 	                              .bytes = (size_t)q->rows * dtype_row_bytes(DTYPE_BF16, q->cols)};
-	void* out = kept_new(kept, matrix.bytes);
+	void* const out = repack_memory(kept, q->codes, matrix.bytes, error);
 	if (!out)
-		return error_set(error, "%s: out of memory to widen tensor %.120s", matrix.file, q->codes->name);
+		return false;
 	if (!widen(q, out))
 		return refuse_tensor(q->scales, "made of finite numbers", error);
 	matrix.data = out;
 	q->codes->used = q->scales->used = q->whole->used = true;
 	if (strcmp(name, q->codes->name) != 0)
 		return repack_add(made, name, &matrix, error);
-	q->codes->type = DTYPE_BF16; /* in the place of the codes */
-	q->codes->supported = true;
+	repack_replace(q->codes, DTYPE_BF16, out, matrix.bytes);
 	q->codes->dim[1] = q->cols;
-	q->codes->data = out;
-	q->codes->bytes = matrix.bytes;
 	memcpy(q->codes->type_name, matrix.type_name, sizeof matrix.type_name);
 	q->codes->used = false;
 	return true;
@@ -93,13 +90,12 @@ bool repack_nvfp4(const struct tensor_table* table, struct tensor_table* made, s
 		struct named_tensor* t = &table->item[i];
 		const bool divides = repack_ends(t->name, packed);
 		const size_t cut = divides ? strlen(packed) : strlen(plain);
-		char name[256], scales[256], whole[256];
+		char name[256];
 		if (!divides && (!repack_ends(t->name, plain) || strcmp(t->type_name, "U8") != 0))
 			continue;
 		struct nvfp4 q = {.codes = t, .divides = divides};
-		q.scales = tensor_table_find(table, repack_name(scales, t->name, cut, ".weight_scale"));
-		q.whole = tensor_table_find(
-		    table, repack_name(whole, t->name, cut, divides ? ".weight_global_scale" : ".weight_scale_2"));
+		q.scales = repack_beside(table, t, cut, ".weight_scale");
+		q.whole = repack_beside(table, t, cut, divides ? ".weight_global_scale" : ".weight_scale_2");
 		if (!repack_matrix(&q, made, repack_name(name, t->name, cut, plain), kept, error))
 			return false;
 	}
@@ -134,10 +130,9 @@ static void widen_block(const uint8_t* block, float whole, void* out, int64_t at
 /* The factors of the matrices in a tensor: their number, 0 where there are none, -1 with the error set. */
 static int64_t find_factors(const struct tensor_table* table, const struct named_tensor* t,
                             struct named_tensor** out, struct error* error) {
-	char name[256];
 	if (!repack_ends(t->name, ".weight"))
 		return 0;
-	*out = tensor_table_find(table, repack_name(name, t->name, strlen(".weight"), ".scale"));
+	*out = repack_beside(table, t, strlen(".weight"), ".scale");
 	if (!*out)
 		return 0;
 	const int64_t matrices = t->n_dims == 3 ? t->dim[0] : 1, n = (*out)->dim[0];
@@ -155,9 +150,10 @@ static bool widen_blocks(struct tensor_table* table, struct named_tensor* t, str
 	const int64_t blocks = (int64_t)(t->bytes / BLOCK_BYTES), matrices = t->n_dims == 3 ? t->dim[0] : 1;
 	if (n < 0)
 		return false;
-	void* const out = kept_new(kept, (size_t)blocks * BLOCK_ELEMENTS * 2);
+	const size_t bytes = (size_t)blocks * BLOCK_ELEMENTS * 2;
+	void* const out = repack_memory(kept, t, bytes, error);
 	if (!out)
-		return error_set(error, "%s: out of memory to widen tensor %.120s", t->file, t->name);
+		return false;
 	for (int64_t i = 0; i < blocks; i++) {
 		float whole = 1;
 		if (n > 0)
@@ -169,10 +165,7 @@ static bool widen_blocks(struct tensor_table* table, struct named_tensor* t, str
 	}
 	if (factors)
 		factors->used = true;
-	t->supported = true;
-	t->type = DTYPE_BF16;
-	t->data = out;
-	t->bytes = (size_t)blocks * BLOCK_ELEMENTS * 2;
+	repack_replace(t, DTYPE_BF16, out, bytes);
 	return true;
 }
 
