@@ -453,9 +453,12 @@ int language_longest(const struct language* l) {
 	return most;
 }
 
-/* Emits the edges from a state to one of its targets, each target once. bound: room for 2 an edge. */
+/* Emits the edges from a state to one of its targets, each target once. bound: room for 2 an edge. distance:
+ * of each target, where characters are counted; NULL: they are not. They are counted before their first byte,
+ * because no text may begin a character for which there is no room. */
 static int32_t emit_state(struct grammar* g, const struct language* l, int s, const int32_t* at,
-                          uint32_t* bound, character_emitter* characters, struct class_rules* rules) {
+                          const int32_t* distance, uint32_t* bound, character_emitter* characters,
+                          struct class_rules* rules) {
 	const int from = l->first[s], to = l->first[s + 1];
 	int32_t all = NOWHERE;
 	for (int e = from; e < to; e++) {
@@ -468,8 +471,11 @@ static int32_t emit_state(struct grammar* g, const struct language* l, int s, co
 				bound[n++] = l->edge[i].low;
 				bound[n++] = i + 1 < to ? l->edge[i + 1].low : LAST_CODE + 1;
 			}
-		if (n > 0)
-			all = emit_split(g, emit_class(g, bound, n, characters, rules, at[l->edge[e].to]), all);
+		if (n == 0)
+			continue;
+		const int to_state = l->edge[e].to;
+		const int32_t one = emit_class(g, bound, n, characters, rules, at[to_state]);
+		all = emit_split(g, distance ? emit_step(g, distance[to_state], one) : one, all);
 	}
 	return all;
 }
@@ -477,20 +483,17 @@ static int32_t emit_state(struct grammar* g, const struct language* l, int s, co
 int32_t language_emit(struct grammar* g, const struct language* l, character_emitter* characters,
                       struct class_rules* rules, int most, int32_t next) {
 	const size_t room = (size_t)l->n + 1;
-	int32_t *at = malloc(room * sizeof *at), *to = malloc(room * sizeof *to),
-	        *distance = malloc(room * sizeof *distance);
+	int32_t *at = malloc(room * sizeof *at), *distance = malloc(room * sizeof *distance);
 	uint32_t* bound = malloc((2 * (size_t)l->n_edges + 1) * sizeof *bound);
 	const int32_t end = most < 0 || next == NOWHERE ? next : emit_finish(g, next);
 	int32_t start = NOWHERE;
-	g->failed = g->failed || !at || !to || !distance || !bound;
+	g->failed = g->failed || !at || !distance || !bound;
 	if (!g->failed)
 		find_distances(l, distance);
-	for (int s = 0; s < l->n && !g->failed; s++) {
+	for (int s = 0; s < l->n && !g->failed; s++)
 		at[s] = emit_loop(g, end);
-		to[s] = most < 0 ? at[s] : emit_step(g, distance[s], at[s]);
-	}
 	for (int s = 0; s < l->n && !g->failed; s++) {
-		const int32_t body = emit_state(g, l, s, to, bound, characters, rules);
+		const int32_t body = emit_state(g, l, s, at, most < 0 ? NULL : distance, bound, characters, rules);
 		if (g->failed)
 			break;
 		g->at[at[s]].next = body == NOWHERE ? end : body;
@@ -499,7 +502,6 @@ int32_t language_emit(struct grammar* g, const struct language* l, character_emi
 	if (l->n > 0 && !g->failed && next != NOWHERE && (most < 0 || distance[0] <= most))
 		start = most < 0 ? at[0] : emit_begin(g, most, at[0]);
 	free(at);
-	free(to);
 	free(distance);
 	free(bound);
 	return start;

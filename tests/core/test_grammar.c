@@ -380,6 +380,21 @@ static void test_formats(void** state) {
 }
 
 /* A length is kept, however large: no text that is too long, nor one that cannot be ended in time. */
+/* After a text of the greatest length only the quote may come: no character or escape may begin that has no
+ * room. */
+static void ends_at_once(const struct grammar* grammar, const char* text, size_t size) {
+	struct states* const states = states_open(grammar);
+	int at = states_start(states);
+	for (size_t i = 0; i < size; i++) {
+		if (states_filling(states))
+			at = states_renew(states, at);
+		at = states_step(states, at, (uint8_t)text[i]);
+	}
+	for (int byte = 0; byte < 256; byte++)
+		assert_int_equal(states_step(states, at, (uint8_t)byte) != STATE_DEAD, byte == '"');
+	states_close(states);
+}
+
 static void test_lengths(void** state) {
 	(void)state;
 	static const struct {
@@ -404,6 +419,8 @@ static void test_lengths(void** state) {
 				memcpy(text + size, cases[i].part, (size_t)part);
 			memcpy(text + size, "\"", 2);
 			assert_int_equal(takes(grammar, text), !over);
+			if (!over)
+				ends_at_once(grammar, text, (size_t)size);
 		}
 		free(text);
 		grammar_free(grammar);
