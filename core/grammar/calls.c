@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/grammar/json_compiler.h"
+#include "core/grammar/json_tags.h"
 #include "core/grammar/states.h"
 
 enum { MAX_TRIGGER = 32 };
@@ -16,14 +17,30 @@ static void require_object(cJSON* schema) {
 		cJSON_AddStringToObject(schema, "type", "object");
 }
 
-static int32_t emit_arguments(struct grammar* g, const char* schema, bool literal, int32_t next,
-                              struct error* error) {
-	if (!schema)
-		return json_schema_emit(g, NULL, literal, next, error);
-	cJSON* parsed = json_parse(schema, strlen(schema), "the tool's parameters", error);
-	const bool any = parsed && !parsed->child;
+/* Whether the arguments can be written between tags: tried in a program of its own. */
+static bool fits_tags(const cJSON* schema, const struct grammar_calls* c) {
+	struct error ignored;
+	struct grammar* g = c->tags ? program_open(&ignored) : NULL;
+	cJSON* const copy = g ? cJSON_Duplicate(schema, true) : NULL;
+	const int32_t at = copy ? json_tags_emit(g, copy, c->literal, c->tags, RETURNS, &ignored) : NOWHERE;
+	cJSON_Delete(copy);
+	if (!g)
+		return false;
+	g->rule[0] = at;
+	g = states_checked(program_close(g, at != NOWHERE, &ignored), &ignored);
+	grammar_free(g);
+	return g != NULL;
+}
+
+static int32_t emit_arguments(struct grammar* g, const char* schema, const struct grammar_calls* c,
+                              int32_t next, struct error* error) {
+	static const char object[] = "{\"type\": \"object\"}";
+	const char* const text = schema ? schema : object;
+	cJSON* parsed = json_parse(text, strlen(text), "the tool's parameters", error);
 	require_object(parsed);
-	const int32_t at = parsed ? json_schema_emit(g, any ? NULL : parsed, literal, next, error) : NOWHERE;
+	const int32_t at = !parsed                ? NOWHERE
+	                   : fits_tags(parsed, c) ? json_tags_emit(g, parsed, c->literal, c->tags, next, error)
+	                                          : json_schema_emit(g, parsed, c->literal, next, error);
 	cJSON_Delete(parsed);
 	return at;
 }
@@ -38,7 +55,7 @@ static int32_t emit_one(struct grammar* g, const struct grammar_calls* c, bool f
 		if (strncmp(before, c->begun, begun) != 0)
 			continue;
 		const int32_t after = emit_text(g, c->call[i].after, strlen(c->call[i].after), next);
-		const int32_t arguments = emit_arguments(g, c->call[i].schema, c->literal, after, error);
+		const int32_t arguments = emit_arguments(g, c->call[i].schema, c, after, error);
 		if (arguments == NOWHERE)
 			return NOWHERE;
 		all = emit_split(g, emit_text(g, before + begun, strlen(before + begun), arguments), all);

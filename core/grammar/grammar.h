@@ -39,10 +39,19 @@ struct grammar_call {
 	const char* schema;         /* of the arguments, JSON; NULL: any object */
 	const char* after;
 };
+/* How arguments stand between tags: before_name NAME before_value VALUE end … A text does not contain the
+ * mark, which is part of `end`. */
+enum { GRAMMAR_TYPES = 6 }; /* string, number, boolean, null, array, object */
+struct grammar_tags {
+	const char *before_name, *before_value[GRAMMAR_TYPES], *end, *mark;
+};
 struct grammar_calls {
 	const struct grammar_call* call; /* (n) */
 	int n;
-	bool literal;                 /* of all schemas: see grammar_from_json_schema */
+	bool literal; /* of all schemas: see grammar_from_json_schema */
+	/* The arguments are written between tags, if the schema is a plain list of members; NULL: as an object.
+	 */
+	const struct grammar_tags* tags;
 	const char *between, *finish; /* between two calls; after the last */
 	const char* close;            /* after each call, where the text does not end with it; NULL: nothing */
 	bool one;                     /* no more than one call */

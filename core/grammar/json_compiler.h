@@ -90,6 +90,9 @@ struct compiler {
 	 * their texts do. Rules with and without it are kept apart. */
 	bool once;
 	struct made_rules rules, rules_apart;
+	/* True where strings are written as they are, without quotes and escapes. */
+	bool bare;
+	struct class_rules bare_classes;
 	const char** order; /* (n_order) names of members in the order in which objects have them, if `once` */
 	int n_order;
 	char path[PATH_SIZE]; /* of the schema at hand, for messages */
@@ -123,6 +126,7 @@ int32_t schema_emit(struct compiler*, const cJSON* schema, int32_t next);
 int32_t schema_emit_reference(struct compiler*, const cJSON* schema, bool joins, int32_t next);
 /* anyOf or oneOf, perhaps with other keywords beside it. */
 int32_t schema_emit_combination(struct compiler*, const cJSON* schema, const char* keyword, int32_t next);
+void schema_close(struct compiler*);
 /* Keeps a schema that was made as long as the compiler lives; NULL: failed. */
 const cJSON* schema_kept(struct compiler*, cJSON* made);
 
@@ -185,6 +189,10 @@ bool schema_is_of_numbers(const char* keyword);
 /* The strings that are valid under any schema. */
 struct language* schema_names(struct compiler*, const cJSON* schema, int depth);
 int32_t schema_emit_string(struct compiler*, const cJSON* schema, int32_t next);
+/* The schema's strings that are among `within`, as they are. Takes ownership of the language, which may be
+ * NULL.
+ */
+int32_t schema_emit_bare(struct compiler*, const cJSON* schema, struct language* within, int32_t next);
 char* schema_number_text(const cJSON* value); /* without exponent and needless zeros; NULL: too long */
 int32_t schema_emit_number(struct compiler*, const cJSON* schema, bool whole, int32_t next);
 /* The product with the fewest states. Takes ownership of both, which may be NULL. */

@@ -35,7 +35,7 @@ int32_t schema_refuse_reference(struct compiler* c, const cJSON* reference) {
 	return schema_refuse(c, what);
 }
 
-static void close_compiler(struct compiler* c) {
+void schema_close(struct compiler* c) {
 	for (int i = 0; i < c->n_made; i++)
 		cJSON_Delete(c->made[i]);
 	free(c->made);
@@ -44,6 +44,7 @@ static void close_compiler(struct compiler* c) {
 	free(c->rules_apart.reference);
 	class_rules_close(&c->rules.classes);
 	class_rules_close(&c->rules_apart.classes);
+	class_rules_close(&c->bare_classes);
 }
 
 /* The program of a text that starts there; NOWHERE: the error is set. */
@@ -86,7 +87,7 @@ static int32_t emit_comma(struct compiler* c, int32_t next) {
 	return emit_literal(c, c->once ? ", " : ",", next);
 }
 character_emitter* schema_characters(const struct compiler* c) {
-	return c->once ? emit_json_characters_once : emit_json_characters;
+	return c->bare ? emit_characters : c->once ? emit_json_characters_once : emit_json_characters;
 }
 
 /* separated by commas: begun with one where `more`; `item` emits one before what follows it */
@@ -419,7 +420,7 @@ static struct grammar* compile_apart(struct compiler* c, const cJSON* rest, bool
 	c->looks = sub.looks;
 	c->lost |= sub.lost;
 	c->failed |= sub.failed;
-	close_compiler(&sub);
+	schema_close(&sub);
 	if (start != NOWHERE)
 		return finished(sub.grammar, start, &ignored);
 	grammar_free(sub.grammar);
@@ -617,7 +618,7 @@ int32_t json_schema_emit(struct grammar* grammar, cJSON* schema, bool literal, i
 	if (schema)
 		schema_point(&c, schema);
 	const int32_t start = schema ? schema_emit(&c, schema, next) : emit_shared(&c, SHARED_OBJECT, next);
-	close_compiler(&c);
+	schema_close(&c);
 	if (start == NOWHERE && !c.failed)
 		error_set(error, "the schema allows no text at all");
 	return c.failed ? NOWHERE : start;

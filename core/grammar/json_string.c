@@ -165,8 +165,8 @@ static int32_t emit_counted(struct compiler* c, struct language* l, int least, i
 		l = schema_product(c, l, language_of_length(0, most), BOTH);
 		most = -1;
 	}
-	const int32_t at =
-	    l ? language_emit(c->grammar, l, schema_characters(c), &c->rules.classes, most, next) : NOWHERE;
+	struct class_rules* const classes = c->bare ? &c->bare_classes : &c->rules.classes;
+	const int32_t at = l ? language_emit(c->grammar, l, schema_characters(c), classes, most, next) : NOWHERE;
 	language_free(l);
 	return at;
 }
@@ -348,4 +348,27 @@ struct language* schema_names(struct compiler* c, const cJSON* schema, int depth
 			schema_refuse_keyword(c, field->string, "of names is not supported");
 	}
 	return all;
+}
+
+/* ---- strings as they are ----------------------------------------------------------------------- */
+
+int32_t schema_emit_bare(struct compiler* c, const cJSON* schema, struct language* within, int32_t next) {
+	if (c->failed || next == NOWHERE) {
+		language_free(within);
+		return NOWHERE;
+	}
+	const bool plain = cJSON_IsString(json_field(schema, "type")) &&
+	                   !schema_constrains_beyond(schema, "type minLength maxLength pattern format");
+	int least = plain ? schema_count_of(c, schema, "minLength", 0) : 0,
+	    most = plain ? schema_count_of(c, schema, "maxLength", -1) : -1;
+	struct language* of = plain ? make_string_language(c, schema, false) : schema_names(c, schema, 0);
+	struct language* l = schema_product(c, of, within, BOTH);
+	if (!l || l->n == 0 || (most >= 0 && most < least)) {
+		language_free(l);
+		return NOWHERE;
+	}
+	c->bare = true;
+	const int32_t at = emit_counted(c, l, least, most, next);
+	c->bare = false;
+	return at;
 }

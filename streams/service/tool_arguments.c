@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "streams/json_text.h"
 #include "streams/service/tool_reader.h"
 #include "streams/service/tool_tags.h"
 
@@ -39,7 +40,13 @@ enum step call_read_tag_key(struct tool_reader* r) {
 		return read_broken(r);
 	if (n == s.size)
 		return STEP_WAIT;
-	struct span rest = span_after(s, n + strlen(f->key_end));
+	struct span rest = span_after(s, n + strlen(f->key_end)), word = {NULL, 0};
+	if (f->typed_end) {
+		word = (struct span){rest.data, span_find(rest, f->typed_end)};
+		if (word.size == rest.size)
+			return rest.size > LONGEST_NAME ? read_broken(r) : STEP_WAIT;
+		rest = span_after(rest, word.size + strlen(f->typed_end));
+	}
 	if (f->value) {
 		rest = span_after(rest, span_spaces(rest));
 		if (span_may_start(rest, f->value))
@@ -52,6 +59,8 @@ enum step call_read_tag_key(struct tool_reader* r) {
 	rest = f->lines && *rest.data == '\n' ? span_after(rest, 1) : rest;
 	const struct span key = span_trim((struct span){s.data, n}), function = call_find_tool(r, r->name.data);
 	r->types = tag_types(call_find_member(function, "parameters"), key);
+	if (f->typed_end)
+		r->types = span_starts(word, f->string_word) ? TAG_STRING : TAG_ANY & ~TAG_STRING;
 	begin_argument(r, key);
 	text_put(&r->arguments, r->types == TAG_STRING ? "\"" : "");
 	r->at = r->held.size - rest.size;
@@ -77,6 +86,25 @@ static void add_value(struct tool_reader* r, size_t n, bool over) {
 		call_drop_read(r);
 }
 
+/* False: the value is JSON that a grammar has bound, and the mark after n more bytes stands within it. */
+static bool may_end(const struct tool_reader* r, struct span s, size_t n) {
+	struct text whole = {0};
+	struct error ignored;
+	if (r->types == TAG_STRING || !call_is_bound(r))
+		return true;
+	text_add(&whole, r->value.data, r->value.size);
+	text_add(&whole, s.data, n);
+	const struct span value = span_trim((struct span){whole.data ? whole.data : "", whole.size});
+	const unsigned begins = !value.size          ? 0
+	                        : *value.data == '"' ? TAG_STRING
+	                        : *value.data == '[' ? TAG_LIST
+	                        : *value.data == '{' ? TAG_OBJECT
+	                                             : 0;
+	const bool may = whole.failed || !(begins & r->types) || json_check(value.data, value.size, &ignored);
+	text_free(&whole);
+	return may;
+}
+
 /* A mark ends the value only if a member or an end of the call follows it: a text may contain the mark. */
 enum step call_read_tag_value(struct tool_reader* r) {
 	const struct tool_format* const f = r->format;
@@ -91,6 +119,8 @@ enum step call_read_tag_value(struct tool_reader* r) {
 			break;
 		struct span rest = span_after(s, n + mark);
 		rest = span_after(rest, span_spaces(rest));
+		if (!may_end(r, s, n))
+			continue;
 		step = span_starts(rest, f->key)      ? STEP_ON
 		       : span_may_start(rest, f->key) ? STEP_WAIT
 		                                      : call_find_end(f, rest);

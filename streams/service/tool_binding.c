@@ -18,6 +18,8 @@ struct tool_binding {
 	char* schema[MAX_TOOLS];
 	/* the syntax, with special tokens marked */
 	struct text all, begin, middle, end, close, between, finish, trigger, begun;
+	struct text before_name, before_value[GRAMMAR_TYPES], after_value;
+	struct grammar_tags tags;
 	char passes[MAX_MARK];
 };
 
@@ -63,6 +65,18 @@ static void put_marked(struct text* out, const struct tokenizer* t, const char* 
 
 static const char* text_or_empty(const struct text* t) { return t->data ? t->data : ""; }
 
+static void mark_tags(struct tool_binding* b, const struct tokenizer* t, const struct grammar_tags* tags) {
+	put_marked(&b->before_name, t, tags->before_name);
+	put_marked(&b->after_value, t, tags->end);
+	b->tags = (struct grammar_tags){.before_name = text_or_empty(&b->before_name),
+	                                .end = text_or_empty(&b->after_value),
+	                                .mark = tags->mark};
+	for (int i = 0; i < GRAMMAR_TYPES; i++) {
+		put_marked(&b->before_value[i], t, tags->before_value[i]);
+		b->tags.before_value[i] = text_or_empty(&b->before_value[i]);
+	}
+}
+
 static void mark_syntax(struct tool_binding* b, const struct generation* g) {
 	const struct tokenizer* t = g->server->model->tokenizer;
 	const struct tool_syntax* s = g->syntax;
@@ -74,6 +88,8 @@ static void mark_syntax(struct tool_binding* b, const struct generation* g) {
 	             {&b->finish, s->finish}, {&b->trigger, s->trigger}, {&b->begun, text_or_empty(&g->begun)}};
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
 		put_marked(parts[i].to, t, parts[i].from);
+	if (s->tags)
+		mark_tags(b, t, s->tags);
 	if (special_at(t, "</think>") > 0)
 		snprintf(b->passes, sizeof b->passes, "%s</think>", GRAMMAR_SPECIAL);
 }
@@ -162,6 +178,7 @@ static bool compile_grammar(const struct tool_binding* b, struct generation* g, 
 	const struct grammar_calls calls = {.call = b->call,
 	                                    .n = b->n,
 	                                    .literal = g->request.literal_schemas,
+	                                    .tags = g->syntax->tags ? &b->tags : NULL,
 	                                    .close = text_or_empty(&b->close),
 	                                    .between = text_or_empty(&b->between),
 	                                    .finish = text_or_empty(&b->finish),
@@ -230,10 +247,13 @@ bool tools_bind(struct generation* g, struct api_error* e) {
 		cJSON_free(b->schema[i]);
 	}
 	if (b) {
-		struct text* const texts[] = {&b->all,     &b->begin,  &b->middle,  &b->end,  &b->close,
-		                              &b->between, &b->finish, &b->trigger, &b->begun};
+		struct text* const texts[] = {&b->all,   &b->begin,       &b->middle,     &b->end,
+		                              &b->close, &b->between,     &b->finish,     &b->trigger,
+		                              &b->begun, &b->before_name, &b->after_value};
 		for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
 			text_free(texts[i]);
+		for (int i = 0; i < GRAMMAR_TYPES; i++)
+			text_free(&b->before_value[i]);
 	}
 	free(b);
 	cJSON_Delete(tools);

@@ -56,8 +56,7 @@ bool call_is_tool(const struct tool_reader* r, const char* name) {
 
 /* NULL: a grammar has bound the call at hand, or it is not bound. */
 static const struct tool_check* check_of(const struct tool_reader* r) {
-	const bool bound = r->enforced && strcmp(r->opener, r->enforced) == 0;
-	return bound ? NULL : tool_check_of(r->checks, r->name.data ? r->name.data : "");
+	return call_is_bound(r) ? NULL : tool_check_of(r->checks, r->name.data ? r->name.data : "");
 }
 
 static void make_id(struct tool_reader* r, char id[TOOL_ID]) {

@@ -23,6 +23,9 @@
  *    <｜tool▁sep｜>NAME ```json {…} ```<｜tool▁call▁end｜> …
  *    <｜tool▁calls▁end｜>
  *    … <｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{…} …             DeepSeek V3.1
+ *    <｜DSML｜function_calls><｜DSML｜invoke name="NAME">       DeepSeek V3.2; V4 says tool_calls
+ *    <｜DSML｜parameter name="KEY" string="true">VALUE
+ *    </｜DSML｜parameter> … </｜DSML｜invoke> … </｜DSML｜function_calls>
  *    <|tool_call_start|>[NAME(KEY=VALUE, …), …]<|tool_call_end|>  LFM2, with values as in Python
  *    {"name": …, "parameters": {…}}; …                          Llama 3.x, at the beginning of the answer,
  *                                                               perhaps after <|python_tag|>; Qwen2.5-Coder
@@ -33,6 +36,7 @@
 
 #include <stdbool.h>
 
+#include "core/grammar/grammar.h"
 #include "streams/text.h"
 
 enum call_writing {
@@ -49,6 +53,9 @@ struct tool_syntax {
 	const char *all, *begin, *middle, *end, *close, *between, *finish;
 	bool at_beginning; /* a call is the whole answer */
 	bool forced_only;  /* the model itself calls in another way, so this one cannot bind such calls */
+	/* The arguments are written between tags if their schema is a plain list of members; NULL: as an object.
+	 */
+	const struct grammar_tags* tags;
 };
 
 enum { CALL_ENDS = 3 };
@@ -66,11 +73,10 @@ struct tool_format {
 	const char* end[CALL_ENDS]; /* after each call; each may be missing. A NULL ends them. */
 	/* Arguments as tags: key KEY key_end [value] VALUE value_end. key NULL: none. */
 	const char *key, *key_end, *value, *value_end;
+	/* key_end is followed by a word that says whether the value is a string, and this mark; NULL: it is not.
+	 */
+	const char *typed_end, *string_word;
 	bool lines; /* a line feed before and after a value is not part of it */
-	/* A chat template with these texts uses the format; NULL: no template. */
-	const char *shown, *also;
-	/* How a call is forced, and bound to its schema. NULL: as tool_syntax_generic. */
-	const struct tool_syntax* syntax;
 };
 
 extern const struct tool_format tool_formats[]; /* ends with a row without an opener */

@@ -4,6 +4,8 @@
 #ifndef SWIFTLET_STREAMS_SERVICE_TOOL_READER_H
 #define SWIFTLET_STREAMS_SERVICE_TOOL_READER_H
 
+#include <string.h>
+
 #include "streams/service/tool_calls.h"
 
 /* The result of reading at a place: continue, wait for more bytes, not a call, or no more calls after this
@@ -26,6 +28,11 @@ static inline bool call_is_at_value(const struct json_repair* json) {
 
 /* True when arguments are required: without a mark, an object with a tool's name is not yet a call. */
 static inline bool call_is_marked(const struct tool_reader* r) { return !r->format->loose; }
+
+/* True when a grammar binds the call at hand. */
+static inline bool call_is_bound(const struct tool_reader* r) {
+	return r->enforced && strcmp(r->opener, r->enforced) == 0;
+}
 
 /* tool_calls.c */
 struct span call_find_member(struct span object, const char* name);

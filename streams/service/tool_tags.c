@@ -7,58 +7,11 @@
 #include "core/files/json.h"
 #include "streams/json_text.h"
 
-enum { MAX_DEPTH = 16 };
-
-static unsigned type_named(const char* name) {
-	static const struct {
-		const char* name;
-		unsigned type;
-	} types[] = {{"string", TAG_STRING},   {"integer", TAG_NUMBER}, {"number", TAG_NUMBER},
-	             {"boolean", TAG_BOOLEAN}, {"null", TAG_NULL},      {"array", TAG_LIST},
-	             {"object", TAG_OBJECT}};
-	for (size_t i = 0; name && i < sizeof types / sizeof *types; i++)
-		if (strcmp(types[i].name, name) == 0)
-			return types[i].type;
-	return TAG_ANY;
-}
-
-static unsigned type_of(const cJSON* value) {
-	return cJSON_IsString(value)   ? TAG_STRING
-	       : cJSON_IsNumber(value) ? TAG_NUMBER
-	       : cJSON_IsBool(value)   ? TAG_BOOLEAN
-	       : cJSON_IsNull(value)   ? TAG_NULL
-	       : cJSON_IsArray(value)  ? TAG_LIST
-	                               : TAG_OBJECT;
-}
-
-static const cJSON* list_of(const cJSON* value) { return cJSON_IsArray(value) ? value : NULL; }
-
-static unsigned types_of(const cJSON* schema, int depth) {
-	const cJSON *const type = json_field(schema, "type"), *const values = json_field(schema, "enum"),
-	                   *const any = json_field(schema, "anyOf"), *const one = json_field(schema, "oneOf");
-	const cJSON *const some = any ? any : one, *item;
-	const cJSON* const constant = cJSON_GetObjectItemCaseSensitive(schema, "const");
-	unsigned types = 0;
-	if (cJSON_IsString(type))
-		return type_named(type->valuestring);
-	cJSON_ArrayForEach (item, list_of(type))
-		types |= type_named(cJSON_GetStringValue(item));
-	if (!types)
-		cJSON_ArrayForEach (item, list_of(values))
-			types |= type_of(item);
-	if (!types && constant)
-		types = type_of(constant);
-	if (!types && depth < MAX_DEPTH)
-		cJSON_ArrayForEach (item, list_of(some))
-			types |= types_of(item, depth + 1);
-	return types ? types : TAG_ANY;
-}
-
 unsigned tag_types(struct span schema, struct span parameter) {
 	cJSON* const parsed = schema.data ? cJSON_ParseWithLength(schema.data, schema.size) : NULL;
 	char* const name = strndup(parameter.data, parameter.size);
 	const cJSON* const of = name ? json_field(json_field(parsed, "properties"), name) : NULL;
-	const unsigned types = of ? types_of(of, 0) : TAG_ANY;
+	const unsigned types = of ? json_tag_types(parsed, of) : TAG_ANY;
 	free(name);
 	cJSON_Delete(parsed);
 	return types;
@@ -94,7 +47,7 @@ void tag_value(struct text* out, struct span s, unsigned types) {
 	cJSON* const value =
 	    s.size && json_check(s.data, s.size, &ignored) ? cJSON_ParseWithLength(s.data, s.size) : NULL;
 	/* a value of a wrong type is a text if it may be one */
-	if (value && ((type_of(value) & types) || !(types & TAG_STRING)))
+	if (value && ((json_tag_type(value) & types) || !(types & TAG_STRING)))
 		text_add(out, s.data, s.size);
 	else {
 		text_put(out, "\"");

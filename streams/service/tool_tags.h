@@ -2,18 +2,8 @@
 #ifndef SWIFTLET_STREAMS_SERVICE_TOOL_TAGS_H
 #define SWIFTLET_STREAMS_SERVICE_TOOL_TAGS_H
 
+#include "core/grammar/json_tags.h"
 #include "streams/service/tool_calls.h"
-
-/* Types that a value may have. */
-enum {
-	TAG_STRING = 1,
-	TAG_NUMBER = 2,
-	TAG_BOOLEAN = 4,
-	TAG_NULL = 8,
-	TAG_LIST = 16,
-	TAG_OBJECT = 32,
-	TAG_ANY = 63
-};
 
 /* The types that the schema of the function's parameters gives the parameter; TAG_ANY where it gives none. */
 unsigned tag_types(struct span schema, struct span parameter);

@@ -1,4 +1,5 @@
-"""Random schemas, and whether the texts that are drawn from their grammars are valid by the jsonschema package."""
+"""Random schemas, and whether the texts that are drawn from their grammars are valid by the jsonschema package. With `tagged`
+the schemas are of a call's arguments, and the program draws values."""
 import collections
 import json
 import random
@@ -76,23 +77,39 @@ def schema(r, depth=0):
         s[r.choice(['allOf', 'anyOf'])] = [{'$ref': '#/$defs/d'}, sub()][:r.randrange(1, 3)]
     return s
 
+def arguments(r):
+    names = r.sample(NAMES, r.randrange(1, 5))
+    s = {'type': 'object', 'properties': {n: schema(r, r.choice([1, 2, 3, 3])) for n in names}, 'required': [n for n in names if r.random() < .7]}
+    if r.random() < .5: s['additionalProperties'] = False
+    if r.random() < .3: s['properties'][names[0]] = {'$ref': '#/$defs/d'}
+    if r.random() < .3: s['properties'][names[-1]] = r.choice([{'type': 'string'}, {'type': ['string', 'null']}, {'anyOf': [{'type': 'string'}, {'type': 'integer'}]}])
+    return {**s, '$defs': {'d': schema(r, 2)}}
+
 def main():
     program = sys.argv[1]
+    tagged = sys.argv[4:] == ['tagged']
     n, seed = (int(a) for a in (sys.argv[2:4] or (600, 1)))
     r = random.Random(seed)
-    schemas = [schema(r) for _ in range(n)]
+    schemas = [arguments(r) if tagged else schema(r) for _ in range(n)]
     lines = "".join(json.dumps(s) + "\n" for s in schemas)
     out = subprocess.run([program, "draw"], input=lines.encode(), stdout=subprocess.PIPE, check=True).stdout
     invalid = texts = refused = 0
     reasons = collections.Counter()
     for s, line in zip(schemas, out.decode().split("\n"), strict=False):
-        drawn = json.loads(line)
+        try:
+            drawn = json.loads(line)
+        except ValueError:
+            print("NO JSON", line, "under", json.dumps(s))
+            invalid += 1
+            continue
         if isinstance(drawn, str):
             refused += 1
             reasons[drawn.split(": ")[-1]] += 1
             continue
         validator = V(s)
         for text in drawn:
+            if tagged:
+                text = json.dumps(text, ensure_ascii=False)
             if re.search("[0-9.]{16}", text):  # more digits than Python's numbers keep
                 continue
             texts += 1

@@ -116,7 +116,9 @@ static void test_dialects(void** state) {
 	    {"{\"type\":\"string\",\"pattern\":\"^(?=.{2,3}$)a+$\"}", {"\"aaa\""}, {"\"a\"", "\"aaaa\""}},
 	    /* not lengths: a blank or a sign makes the brace a character */
 	    {"{\"type\":\"string\",\"pattern\":\"^(?=.{ 5}$)a{ 5}$\"}", {"\"a{ 5}\""}, {"\"aaaaa\""}},
-	    {"{\"type\":\"string\",\"pattern\":\"^(?=.{1,+5}$)a.*$\"}", {"\"a{1,5}\"", "\"a{1,,5}\""}, {"\"aaaaa\""}},
+	    {"{\"type\":\"string\",\"pattern\":\"^(?=.{1,+5}$)a.*$\"}",
+	     {"\"a{1,5}\"", "\"a{1,,5}\""},
+	     {"\"aaaaa\""}},
 	    /* zod's host names */
 	    {"{\"type\":\"string\",\"pattern\":\"^(?=.{1,253}\\\\.?$)[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])"
 	     "?"
@@ -1705,6 +1707,105 @@ static void test_calls(void** state) {
 	takes_calls(&calls, &answer);
 }
 
+/* Calls whose arguments stand between tags: texts as they are, other values as JSON. */
+static void test_tagged_calls(void** state) {
+	(void)state;
+#define ALIKE(text)                                                                                          \
+	{ text, text, text, text, text, text }
+	static const struct grammar_tags tags = {"<p=", ALIKE(">\n"), "\n</p>\n", "</p>"};
+	struct grammar_call call = {"<f>", "<f>", NULL, "</f>"};
+	struct grammar_calls calls = {.call = &call,
+	                              .n = 1,
+	                              .tags = &tags,
+	                              .between = "",
+	                              .finish = "",
+	                              .begun = "<f>",
+	                              .must = true,
+	                              .one = true};
+#define P(name, value) "<p=" name ">\n" value "\n</p>\n"
+#define END "</f>"
+#define OBJECT(properties, more) "{\"type\":\"object\",\"properties\":{" properties "}" more "}"
+	static const struct {
+		const char* schema;
+		struct texts texts;
+	} cases[] = {
+	    {OBJECT("\"s\":{\"type\":\"string\"},\"n\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":9}",
+	            ",\"required\":[\"s\"],\"additionalProperties\":false"),
+	     {NULL,
+	      {P("s", "") END, P("s", "a \"b\" \\ <\n é\t</p >") P("n", "7") END, P("s", "5") END,
+	       P("s", "{\"a\":") END},
+	      {END, P("n", "7") END, P("s", "x") P("n", "77") END, P("s", "x") P("n", "\"7\"") END,
+	       P("s", "x</p>") END, P("s", "x") P("t", "x") END, P("s", "\x01") END, P("s", "\xff") END,
+	       P("s", "x") P("s", "x") END, "<p=s>x</p>" END}}},
+	    /* lengths, patterns, formats and values hold for the text */
+	    {OBJECT("\"a\":{\"type\":\"string\",\"maxLength\":3},\"b\":{\"enum\":[\"x\",\"y\\\"\"]},\"c\":{"
+	            "\"type\":\"string\","
+	            "\"pattern\":\"^[0-9]+$\"},\"d\":{\"type\":\"string\",\"format\":\"date\"}",
+	            ""),
+	     {NULL,
+	      {END, P("a", "é<<") END, P("b", "y\"") P("c", "12") P("d", "2026-12-31") END},
+	      {P("a", "abcd") END, P("b", "z") END, P("b", "\"x\"") END, P("c", "a") END,
+	       P("d", "2026-02-30") END}}},
+	    /* what may be a text or something else: what is read as JSON is JSON */
+	    {OBJECT("\"a\":{\"anyOf\":[{\"type\":\"string\",\"maxLength\":5},{\"type\":\"integer\"},{\"type\":"
+	            "\"null\"}]}",
+	            ""),
+	     {NULL,
+	      {P("a", "12") END, P("a", "null") END, P("a", "nul") END, P("a", "\"12\"") END, P("a", "[x") END,
+	       P("a", "true") END},
+	      {P("a", "1.5") END, P("a", "\"x") END, P("a", "None") END, P("a", " 12") END,
+	       P("a", "abcdef") END}}},
+	    {OBJECT(
+	         "\"a\":{\"$ref\":\"#/$defs/e\"},\"b\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/e\"}}",
+	         ",\"$defs\":{\"e\":{\"enum\":[\"1\",\"2\"]}}"),
+	     {NULL,
+	      {P("a", "1") P("b", "[\"1\", \"2\"]") END},
+	      {P("a", "\"1\"") END, P("a", "3") END, P("b", "[1]") END, P("b", "[\"1\"") END}}},
+	    /* any members */
+	    {"{}",
+	     {NULL,
+	      {END, P("x", "1") P("y_2", "a b") END, P("x", "{\"a\": [1]}") END},
+	      {P("2", "x") END, P("x", "{a") END, P("x", "x</p>") END}}},
+	    {OBJECT("", ",\"additionalProperties\":false"), {NULL, {END}, {P("x", "1") END, "{}" END}}},
+	    /* what is no plain list of members is an object */
+	    {OBJECT("\"a\":{\"type\":\"integer\"}", ",\"minProperties\":1"),
+	     {NULL, {"{\"a\":1}" END}, {END, P("a", "1") END, "{}" END}}},
+	    {OBJECT("\"a b\":{\"type\":\"integer\"}", ",\"required\":[\"a b\"]"),
+	     {NULL, {"{\"a b\":1}" END}, {P("a b", "1") END}}},
+	    {OBJECT("\"a\":{\"type\":\"integer\"}", ",\"required\":[\"b\"]"),
+	     {NULL, {"{\"a\":1,\"b\":2}" END}, {P("a", "1") END}}},
+	    {"{\"anyOf\":[" OBJECT("\"a\":{\"const\":1}", ",\"required\":[\"a\"]") "," OBJECT(
+	         "\"b\":{\"const\":1}", ",\"required\":[\"b\"]") "]}",
+	     {NULL, {"{\"a\":1}" END, "{\"b\":1}" END}, {P("a", "1") END, "{}" END}}}};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		call.schema = cases[i].schema;
+		takes_calls(&calls, &cases[i].texts);
+	}
+	/* the type is written, too: then no text is mistaken */
+	static const struct grammar_tags typed = {"<p=", {"s>", "n>", "b>", "0>", "l>", "o>"}, "</p>", "</p>"};
+	calls.tags = &typed;
+	call.schema = OBJECT(
+	    "\"a\":{\"type\":[\"string\",\"integer\",\"null\"]},\"b\":{\"type\":\"boolean\"},\"c\":{}", "");
+	static const struct texts written = {NULL,
+	                                     {"<p=as>12</p>" END, "<p=an>12</p><p=bb>true</p>" END,
+	                                      "<p=a0>null</p>" END, "<p=as>\"</p>" END, "<p=cl>[1]</p>" END,
+	                                      "<p=cs>[1]</p>" END},
+	                                     {"<p=an>x</p>" END, "<p=an>1.5</p>" END, "<p=ab>true</p>" END,
+	                                      "<p=bs>true</p>" END, "<p=a0>\"x\"</p>" END, "<p=cn>[1]</p>" END}};
+	takes_calls(&calls, &written);
+	/* in free text, two calls */
+	calls.tags = &tags;
+	calls.must = calls.one = false;
+	calls.between = "\n";
+	call.schema = OBJECT("\"a\":{\"type\":\"string\"}", ",\"required\":[\"a\"]");
+	static const struct texts several = {
+	    NULL,
+	    {"so", "so <f>" P("a", "<f>") END, "<f>" P("a", "") END "\n<f>" P("a", "b") END},
+	    {"<f>" END, "<f>{\"a\":\"b\"}" END, "<f>" P("a", "b") END "\n",
+	     "<f>" P("a", "b") END "<f>" P("a", "b") END}};
+	takes_calls(&calls, &several);
+}
+
 /* Special tokens, which stand behind bytes that no text has: free text has none but those that are named. */
 static void test_special_tokens(void** state) {
 	(void)state;
@@ -1761,6 +1862,7 @@ int main(void) {
 	    cmocka_unit_test(test_kept),
 	    cmocka_unit_test(test_gbnf),
 	    cmocka_unit_test(test_calls),
+	    cmocka_unit_test(test_tagged_calls),
 	    cmocka_unit_test(test_special_tokens),
 	    cmocka_unit_test(test_long_text),
 	};

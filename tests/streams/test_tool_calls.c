@@ -18,7 +18,10 @@ static const char typed_tools[] =
     " {\"type\": \"function\", \"function\": {\"name\": \"put\", \"parameters\": {\"type\": \"object\", "
     "\"properties\": {\"s\": {\"type\": \"string\"}, \"n\": {\"type\": \"integer\"}, \"o\": {\"type\": "
     "\"object\"}, \"b\": {\"type\": \"boolean\"}, \"e\": {\"enum\": [\"1\", \"2\"]}, \"u\": {\"anyOf\": "
-    "[{\"type\": \"string\"}, {\"type\": \"null\"}]}, \"any\": {}}}}}]";
+    "[{\"type\": \"string\"}, {\"type\": \"null\"}]}, \"any\": {}, \"r\": {\"$ref\": \"#/$defs/r\"}, "
+    "\"all\": "
+    "{\"allOf\": [{\"minLength\": 1}, {\"$ref\": \"#/$defs/r\"}]}}, \"$defs\": {\"r\": {\"enum\": "
+    "[\"1\"]}}}}}]";
 
 static const char* given = tools;
 static const struct tool_checks* checks;
@@ -177,6 +180,47 @@ static void minimax_and_seed(void** unused) {
 	given = tools;
 }
 
+/* DeepSeek V3.2 and V4 say of each value whether it is a string. */
+static void dsml(void** unused) {
+	(void)unused;
+	given = typed_tools;
+#define DSML_VALUE(key, string, value)                                                                       \
+	"<｜DSML｜parameter name=\"" key "\" string=\"" string "\">" value "</｜DSML｜parameter>\n"
+#define DSML(name, parameters) "<｜DSML｜invoke name=\"" name "\">\n" parameters "</｜DSML｜invoke>\n"
+	reads("So.\n\n<｜DSML｜function_calls>\n" DSML(
+	          "put", DSML_VALUE("s", "true", "12") DSML_VALUE("n", "false", "4")
+	                     DSML_VALUE("any", "true", "4") DSML_VALUE("u", "false", "null"))
+	          DSML("now", "") "</｜DSML｜function_calls>.",
+	      "So.\n\n.|put({\"s\": \"12\", \"n\": 4, \"any\": \"4\", \"u\": null})|now({})");
+	reads("<｜DSML｜tool_calls>\n" DSML(
+	          "put", DSML_VALUE("o", "false", "{\"a\": \"</｜DSML\"}")) "</｜DSML｜tool_calls>",
+	      "|put({\"o\": {\"a\": \"</｜DSML\"}})");
+	reads("<｜DSML｜tool_calls>" DSML("put", "{\"s\": \"x\"}"), "|put({\"s\": \"x\"})");
+	static const char* const texts[] = {"<｜DSML｜function_calls>" DSML("other", ""),
+	                                    "<｜DSML｜function_calls>no", "<｜DSML｜function", "<｜DSML｜"};
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+		reads(texts[i], texts[i]);
+	given = tools;
+}
+
+/* The type of a value is found through references; JSON that a grammar has bound may contain closing marks.
+ */
+static void types_of_tags(void** unused) {
+	(void)unused;
+	given = typed_tools;
+	reads(QWEN("put", PARAMETER("r", "1") PARAMETER("all", "1")), "|put({\"r\": \"1\", \"all\": \"1\"})");
+	enforced = "<tool_call>";
+	reads(QWEN("put", PARAMETER("o", "{\"a\": \"</parameter>\\n<parameter=s> </parameter></function>\"}")
+	                      PARAMETER("s", "x")),
+	      "|put({\"o\": {\"a\": \"</parameter>\\n<parameter=s> </parameter></function>\"}, \"s\": \"x\"})");
+	reads(QWEN("put", PARAMETER("u", "\"</parameter></function>\"")),
+	      "|put({\"u\": \"</parameter></function>\"})");
+	reads(QWEN("put", PARAMETER("u", "[</parameter") PARAMETER("any", "x")),
+	      "|put({\"u\": \"[</parameter\", \"any\": \"x\"})");
+	enforced = NULL;
+	given = tools;
+}
+
 /* ---- other marks ---------------------------------------------------------------------------------- */
 
 static void kimi(void** unused) {
@@ -300,6 +344,12 @@ static void any_text_is_read_alike_however_it_is_cut(void** unused) {
 	                                    "<｜tool▁sep｜>",
 	                                    "<｜tool▁call▁end｜>",
 	                                    "<｜tool▁calls▁end｜>",
+	                                    "<｜DSML｜function_calls>",
+	                                    "<｜DSML｜invoke name=\"put\">",
+	                                    "<｜DSML｜parameter name=\"s\" string=\"",
+	                                    "true\">",
+	                                    "</｜DSML｜parameter>",
+	                                    "</｜DSML｜invoke>",
 	                                    "<|tool_call_start|>",
 	                                    "[put(",
 	                                    "s='",
@@ -322,7 +372,7 @@ static void any_text_is_read_alike_however_it_is_cut(void** unused) {
 	uint64_t seed = 1;
 	given = typed_tools;
 	for (int i = 0; i < TEXTS; i++) {
-		char text[1024] = "", whole[2048], cut[2048];
+		char text[2048] = "", whole[2048], cut[2048];
 		const int n = 1 + i % LONGEST;
 		uint64_t at = 0;
 		for (int k = 0; k < n; k++) { /* often a part follows that stands after it in the table */
@@ -605,12 +655,19 @@ static void an_answer_can_be_made_to_call(void** unused) {
 	begins("<|START_ACTION|>", "f",
 	       "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"f\", \"parameters\":");
 	begins("<|tool_call|>", "f", "<|tool_call|>[{\"name\": \"f\", \"arguments\":");
-	assert_true(tool_syntax_of("<minimax:tool_call>")->forced_only);
 	assert_true(tool_syntax_of("<|tool_call_start|>")->forced_only);
-	assert_true(tool_syntax_of("<seed:tool_call> <function= <parameter=")->forced_only);
+	begins("<|tool_call_start|>", "f", "<tool_call>\n{\"name\": \"f\", \"arguments\":");
 	assert_false(tool_syntax_of("<tool_call> <parameter=")->forced_only);
-	begins("<minimax:tool_call> parameters", "f", "<tool_call>\n{\"name\": \"f\", \"arguments\":");
-	begins("<tool_call> <function= <parameter=", "f", "<tool_call>\n{\"name\": \"f\", \"arguments\":");
+	begins("<tool_call> <function= <parameter=", "f", "<tool_call>\n<function=f>\n");
+	begins("<tool_call> <function= <parameter=", NULL, "<tool_call>\n<function=");
+	begins("<function= <parameter=", "f", "<function=f>\n");
+	begins("<seed:tool_call> <function= <parameter=", "f", "<seed:tool_call>\n<function=f>\n");
+	begins("<minimax:tool_call> parameters", "f", "<minimax:tool_call>\n<invoke name=\"f\">\n");
+	begins("<tool_call> <arg_key>K</arg_key>\n<arg_value>", "f", "<tool_call>f\n");
+	begins("<tool_call> <arg_key>K</arg_key><arg_value>", "f", "<tool_call>f");
+	begins("<tool_call> <arg_key>K</arg_key><arg_value>", NULL, "<tool_call>");
+	begins("｜DSML｜ function_calls", "f", "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"f\">\n");
+	begins("｜DSML｜ tool_calls", "f", "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n");
 }
 
 int main(void) {
@@ -623,6 +680,8 @@ int main(void) {
 	    cmocka_unit_test(qwen_coder),
 	    cmocka_unit_test(glm),
 	    cmocka_unit_test(minimax_and_seed),
+	    cmocka_unit_test(dsml),
+	    cmocka_unit_test(types_of_tags),
 	    cmocka_unit_test(kimi),
 	    cmocka_unit_test(deepseek),
 	    cmocka_unit_test(command_and_granite),

@@ -1,0 +1,265 @@
+/* Emits arguments as texts between tags.
+ *
+ * A string is written as it is, without quotes and escapes, and so cannot contain the mark that ends a value.
+ * A value of another type is JSON. Where a value may be a string or something else, a text that is JSON of
+ * one of the other types, or begins like a string of JSON, is not written as it is: it would be read as JSON.
+ */
+#include "core/grammar/json_tags.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/grammar/json_compiler.h"
+
+enum { MAX_TYPES_DEPTH = 16, LONGEST_TAG_NAME = 128, MAX_EXPRESSION = 512 };
+
+/* ---- types -------------------------------------------------------------------------------------- */
+
+static unsigned type_named(const char* name) {
+	static const struct {
+		const char* name;
+		unsigned type;
+	} types[] = {{"string", TAG_STRING},   {"integer", TAG_NUMBER}, {"number", TAG_NUMBER},
+	             {"boolean", TAG_BOOLEAN}, {"null", TAG_NULL},      {"array", TAG_LIST},
+	             {"object", TAG_OBJECT}};
+	for (size_t i = 0; name && i < sizeof types / sizeof *types; i++)
+		if (strcmp(types[i].name, name) == 0)
+			return types[i].type;
+	return TAG_ANY;
+}
+
+unsigned json_tag_type(const cJSON* value) {
+	return cJSON_IsString(value)   ? TAG_STRING
+	       : cJSON_IsNumber(value) ? TAG_NUMBER
+	       : cJSON_IsBool(value)   ? TAG_BOOLEAN
+	       : cJSON_IsNull(value)   ? TAG_NULL
+	       : cJSON_IsArray(value)  ? TAG_LIST
+	                               : TAG_OBJECT;
+}
+
+static unsigned types_at(const cJSON* root, const cJSON* schema, int depth);
+
+/* Of alternatives all of their types; of schemas that hold at once the fewest. */
+static unsigned types_of_list(const cJSON* root, const cJSON* list, bool all, int depth) {
+	unsigned types = all ? TAG_ANY : 0;
+	const cJSON* one;
+	cJSON_ArrayForEach (one, list) {
+		const unsigned of = types_at(root, one, depth + 1);
+		types = all ? types & of : types | of;
+	}
+	return types ? types : TAG_ANY;
+}
+
+static unsigned types_of_values(const cJSON* values) {
+	unsigned types = 0;
+	const cJSON* one;
+	cJSON_ArrayForEach (one, values)
+		types |= json_tag_type(one);
+	return types;
+}
+
+static unsigned types_at(const cJSON* root, const cJSON* schema, int depth) {
+	static const char* const lists[] = {"anyOf", "oneOf", "allOf"};
+	const cJSON *const type = json_field(schema, "type"), *const values = json_field(schema, "enum"),
+	                   *const constant = cJSON_GetObjectItemCaseSensitive(schema, "const"), *item;
+	unsigned types = cJSON_IsString(type) ? type_named(type->valuestring) : 0;
+	if (depth == MAX_TYPES_DEPTH)
+		return TAG_ANY;
+	if (cJSON_IsArray(type))
+		cJSON_ArrayForEach (item, type)
+			types |= type_named(cJSON_GetStringValue(item));
+	if (types)
+		return cJSON_IsTrue(json_field(schema, "nullable")) ? types | TAG_NULL : types;
+	types = cJSON_IsArray(values) ? types_of_values(values) : constant ? json_tag_type(constant) : 0;
+	for (size_t i = 0; i < sizeof lists / sizeof *lists && !types; i++)
+		if (cJSON_IsArray(json_field(schema, lists[i])))
+			types = types_of_list(root, json_field(schema, lists[i]), i == 2, depth);
+	const cJSON* const target = types ? NULL : schema_resolve(root, json_field(schema, "$ref"));
+	return types ? types : target ? types_at(root, target, depth + 1) : TAG_ANY;
+}
+
+unsigned json_tag_types(const cJSON* root, const cJSON* schema) { return types_at(root, schema, 0); }
+
+/* ---- values ------------------------------------------------------------------------------------- */
+
+struct tagged {
+	struct compiler* c;
+	const struct grammar_tags* tags;
+};
+
+static struct language* of_expression(struct compiler* c, const char* expression, bool whole) {
+	struct language* l =
+	    c->failed ? NULL : language_of_pattern(expression, strlen(expression), whole, c->error);
+	c->failed |= !l;
+	return l;
+}
+
+/* The texts without the mark and without control characters. */
+static struct language* plain_texts(const struct tagged* t) {
+	static const char controls[] = "[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f]";
+	char expression[MAX_EXPRESSION];
+	size_t n = (size_t)snprintf(expression, sizeof expression, "%s|", controls);
+	for (const char* c = t->tags->mark; *c && n + 3 < sizeof expression; c++) {
+		if (strchr("\\^$.*+?()[]{}|/", *c))
+			expression[n++] = '\\';
+		expression[n++] = *c;
+	}
+	expression[n] = '\0';
+	return schema_product(t->c, language_all(), of_expression(t->c, expression, false), ONLY_FIRST);
+}
+
+/* The same without those that are read as JSON where these types are expected too. */
+static struct language* unlike_json(const struct tagged* t, unsigned types) {
+	char expression[MAX_EXPRESSION];
+	snprintf(expression, sizeof expression, "\\s*(\"[\\s\\S]*%s%s%s%s%s)",
+	         types & TAG_LIST ? "|\\[[\\s\\S]*" : "", types & TAG_OBJECT ? "|\\{[\\s\\S]*" : "",
+	         types & TAG_BOOLEAN ? "|([Tt]rue|[Ff]alse)\\s*" : "", types & TAG_NULL ? "|(null|None)\\s*" : "",
+	         types & TAG_NUMBER ? "|-?[0-9]+(\\.[0-9]+)?([eE][+\\-]?[0-9]+)?\\s*" : "");
+	return schema_product(t->c, plain_texts(t), of_expression(t->c, expression, true), ONLY_FIRST);
+}
+
+/* The schema's values of one type. */
+static int32_t emit_of_type(const struct tagged* t, const cJSON* schema, unsigned type, int32_t next) {
+	static const char* const names[GRAMMAR_TYPES] = {"string", "number", "boolean",
+	                                                 "null",   "array",  "object"};
+	int i = 0;
+	while (type >> i != 1)
+		i++;
+	cJSON* const both = schema_pair(t->c, cJSON_Duplicate(schema, true),
+	                                schema_wrapped(t->c, "type", cJSON_CreateString(names[i])));
+	return schema_emit(t->c, schema_kept(t->c, schema_wrapped(t->c, "allOf", both)), next);
+}
+
+/* What stands before values of all the types; NULL: that differs. */
+static const char* before_all(const struct tagged* t, unsigned types) {
+	const char* before = NULL;
+	for (int i = 0; i < GRAMMAR_TYPES; i++) {
+		const char* const of = t->tags->before_value[i];
+		if (types >> i & 1u && before && strcmp(before, of) != 0)
+			return NULL;
+		before = types >> i & 1u ? of : before;
+	}
+	return before;
+}
+
+static int32_t put(const struct tagged* t, const char* text, int32_t next) {
+	return emit_text(t->c->grammar, text, strlen(text), next);
+}
+
+static int32_t emit_value(const struct tagged* t, const cJSON* schema, unsigned types, int32_t next) {
+	struct compiler* const c = t->c;
+	const char* const before = before_all(t, types);
+	int32_t all = NOWHERE;
+	if (before) {
+		const int32_t text =
+		    types & TAG_STRING
+		        ? schema_emit_bare(c, schema, types == TAG_STRING ? plain_texts(t) : unlike_json(t, types),
+		                           next)
+		        : NOWHERE;
+		const int32_t json = types == TAG_STRING ? NOWHERE : schema_emit(c, schema, next);
+		return put(t, before, emit_split(c->grammar, json, text));
+	}
+	for (int i = 0; i < GRAMMAR_TYPES && !c->failed; i++) {
+		const unsigned type = 1u << i & types;
+		const int32_t at = !type                ? NOWHERE
+		                   : type == TAG_STRING ? schema_emit_bare(c, schema, plain_texts(t), next)
+		                                        : emit_of_type(t, schema, type, next);
+		all = emit_split(c->grammar, put(t, t->tags->before_value[i], at), all);
+	}
+	return all;
+}
+
+/* ---- members ------------------------------------------------------------------------------------ */
+
+/* Names that can stand within a tag. */
+static bool is_tag_name(const char* name) {
+	const size_t n = strlen(name);
+	for (size_t i = 0; i < n; i++)
+		if ((unsigned char)name[i] <= ' ' || strchr("<>\"'&=", name[i]))
+			return false;
+	return n > 0 && n <= LONGEST_TAG_NAME;
+}
+
+/* Whether the schema is a list of members, and nothing but one. */
+static bool is_plain(const cJSON* schema) {
+	const cJSON *const properties = json_field(schema, "properties"), *one;
+	const char* const type = cJSON_GetStringValue(json_field(schema, "type"));
+	const cJSON* const others = json_field(schema, "additionalProperties");
+	const bool named = cJSON_IsObject(properties) && properties->child;
+	if (!cJSON_IsObject(schema) ||
+	    schema_constrains_beyond(schema, "type properties required additionalProperties") ||
+	    (json_field(schema, "type") && (!type || strcmp(type, "object") != 0)) ||
+	    (properties && !cJSON_IsObject(properties)) || (!named && others && !cJSON_IsBool(others)))
+		return false;
+	cJSON_ArrayForEach (one, properties) {
+		if (!is_tag_name(one->string))
+			return false;
+	}
+	cJSON_ArrayForEach (one, json_field(schema, "required")) {
+		if (!cJSON_IsString(one) || !cJSON_GetObjectItemCaseSensitive(properties, one->valuestring))
+			return false;
+	}
+	return true;
+}
+
+static bool is_required(const cJSON* schema, const char* name) {
+	const cJSON* one;
+	cJSON_ArrayForEach (one, json_field(schema, "required")) {
+		if (strcmp(one->valuestring, name) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Any members: the schema names none. */
+static int32_t emit_any_members(const struct tagged* t, int32_t next) {
+	static const char name[] = "[A-Za-z_][A-Za-z0-9_.\\-]{0,63}";
+	struct compiler* const c = t->c;
+	const int32_t loop = emit_loop(c->grammar, next);
+	const cJSON* const any = schema_kept(c, cJSON_CreateObject());
+	const int32_t value = emit_value(t, any, TAG_ANY, put(t, t->tags->end, loop));
+	const int32_t named =
+	    pattern_emit(c->grammar, name, strlen(name), true, emit_characters, value, c->error);
+	loop_close(c->grammar, loop, put(t, t->tags->before_name, named));
+	return loop;
+}
+
+static int32_t emit_members(const struct tagged* t, const cJSON* schema, const unsigned* types,
+                            int32_t next) {
+	const cJSON* const properties = json_field(schema, "properties");
+	const cJSON* one = properties ? properties->child : NULL;
+	int i = cJSON_GetArraySize(properties);
+	if (i == 0)
+		return cJSON_IsFalse(json_field(schema, "additionalProperties")) ? next : emit_any_members(t, next);
+	for (one = one->prev; i-- > 0; one = one->prev) {
+		const int32_t value = emit_value(t, one, types[i], put(t, t->tags->end, next));
+		const int32_t member = put(t, t->tags->before_name, put(t, one->string, value));
+		next = is_required(schema, one->string) ? member : emit_split(t->c->grammar, member, next);
+	}
+	return next;
+}
+
+int32_t json_tags_emit(struct grammar* grammar, cJSON* schema, bool literal, const struct grammar_tags* tags,
+                       int32_t next, struct error* error) {
+	struct compiler c = {.grammar = grammar, .root = schema, .literal = literal, .error = error};
+	const struct tagged t = {&c, tags};
+	if (!is_plain(schema)) {
+		error_set(error, "the schema is not a plain list of members");
+		return NOWHERE;
+	}
+	const cJSON *const properties = json_field(schema, "properties"), *one;
+	unsigned* const types = calloc((size_t)cJSON_GetArraySize(properties) + 1, sizeof *types);
+	int n = 0;
+	cJSON_ArrayForEach (one, properties) {
+		if (types) /* as they are before references are rewritten */
+			types[n++] = json_tag_types(schema, one);
+	}
+	schema_point(&c, schema);
+	const int32_t start = types ? emit_members(&t, schema, types, next) : schema_refuse(&c, "out of memory");
+	free(types);
+	schema_close(&c);
+	if (start == NOWHERE && !c.failed)
+		error_set(error, "the schema allows no text at all");
+	return c.failed ? NOWHERE : start;
+}
