@@ -86,6 +86,7 @@ unsigned json_tag_types(const cJSON* root, const cJSON* schema) { return types_a
 struct tagged {
 	struct compiler* c;
 	const struct grammar_tags* tags;
+	int any_text; /* the rule of any text; 0: not made yet */
 };
 
 static struct language* of_expression(struct compiler* c, const char* expression, bool whole) {
@@ -143,29 +144,42 @@ static const char* before_all(const struct tagged* t, unsigned types) {
 	return before;
 }
 
+/* The schema's strings. Most schemas allow any, which are made once. */
+static int32_t emit_text_value(struct tagged* t, const cJSON* schema, int32_t next) {
+	const char* const type = cJSON_GetStringValue(json_field(schema, "type"));
+	if (!type || schema_constrains_beyond(schema, "type"))
+		return schema_emit_bare(t->c, schema, plain_texts(t), next);
+	if (!t->any_text) {
+		const int rule = program_rule(t->c->grammar);
+		t->any_text = schema_rule(t->c, rule, schema_emit_bare(t->c, schema, plain_texts(t), RETURNS));
+	}
+	return t->any_text ? emit_call(t->c->grammar, t->any_text, next) : NOWHERE;
+}
+
 static int32_t put(const struct tagged* t, const char* text, int32_t next) {
 	return emit_text(t->c->grammar, text, strlen(text), next);
 }
 
-static int32_t emit_value(const struct tagged* t, const cJSON* schema, unsigned types, int32_t next) {
-	struct compiler* const c = t->c;
+/* Of values that are written alike, whatever their type. */
+static int32_t emit_alike(struct tagged* t, const cJSON* schema, unsigned types, int32_t next) {
+	if (types == TAG_STRING)
+		return emit_text_value(t, schema, next);
+	const int32_t text =
+	    types & TAG_STRING ? schema_emit_bare(t->c, schema, unlike_json(t, types), next) : NOWHERE;
+	return emit_split(t->c->grammar, schema_emit(t->c, schema, next), text);
+}
+
+static int32_t emit_value(struct tagged* t, const cJSON* schema, unsigned types, int32_t next) {
 	const char* const before = before_all(t, types);
 	int32_t all = NOWHERE;
-	if (before) {
-		const int32_t text =
-		    types & TAG_STRING
-		        ? schema_emit_bare(c, schema, types == TAG_STRING ? plain_texts(t) : unlike_json(t, types),
-		                           next)
-		        : NOWHERE;
-		const int32_t json = types == TAG_STRING ? NOWHERE : schema_emit(c, schema, next);
-		return put(t, before, emit_split(c->grammar, json, text));
-	}
-	for (int i = 0; i < GRAMMAR_TYPES && !c->failed; i++) {
+	if (before)
+		return put(t, before, emit_alike(t, schema, types, next));
+	for (int i = 0; i < GRAMMAR_TYPES && !t->c->failed; i++) {
 		const unsigned type = 1u << i & types;
 		const int32_t at = !type                ? NOWHERE
-		                   : type == TAG_STRING ? schema_emit_bare(c, schema, plain_texts(t), next)
+		                   : type == TAG_STRING ? emit_text_value(t, schema, next)
 		                                        : emit_of_type(t, schema, type, next);
-		all = emit_split(c->grammar, put(t, t->tags->before_value[i], at), all);
+		all = emit_split(t->c->grammar, put(t, t->tags->before_value[i], at), all);
 	}
 	return all;
 }
@@ -213,7 +227,7 @@ static bool is_required(const cJSON* schema, const char* name) {
 }
 
 /* Any members: the schema names none. */
-static int32_t emit_any_members(const struct tagged* t, int32_t next) {
+static int32_t emit_any_members(struct tagged* t, int32_t next) {
 	static const char name[] = "[A-Za-z_][A-Za-z0-9_.\\-]{0,63}";
 	struct compiler* const c = t->c;
 	const int32_t loop = emit_loop(c->grammar, next);
@@ -225,8 +239,7 @@ static int32_t emit_any_members(const struct tagged* t, int32_t next) {
 	return loop;
 }
 
-static int32_t emit_members(const struct tagged* t, const cJSON* schema, const unsigned* types,
-                            int32_t next) {
+static int32_t emit_members(struct tagged* t, const cJSON* schema, const unsigned* types, int32_t next) {
 	const cJSON* const properties = json_field(schema, "properties");
 	const cJSON* one = properties ? properties->child : NULL;
 	int i = cJSON_GetArraySize(properties);
@@ -243,7 +256,7 @@ static int32_t emit_members(const struct tagged* t, const cJSON* schema, const u
 int32_t json_tags_emit(struct grammar* grammar, cJSON* schema, bool literal, const struct grammar_tags* tags,
                        int32_t next, struct error* error) {
 	struct compiler c = {.grammar = grammar, .root = schema, .literal = literal, .error = error};
-	const struct tagged t = {&c, tags};
+	struct tagged t = {.c = &c, .tags = tags};
 	if (!is_plain(schema)) {
 		error_set(error, "the schema is not a plain list of members");
 		return NOWHERE;
