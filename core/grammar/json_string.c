@@ -125,13 +125,14 @@ static void keep(struct compiler* c, struct language** all, struct language* one
 		*all = schema_product(c, *all, one, must ? BOTH : ONLY_FIRST);
 }
 
-static struct language* make_string_language(struct compiler* c, const cJSON* schema, bool lengths) {
+/* The strings that all keywords allow, without those of the list. */
+static struct language* language_without(struct compiler* c, const cJSON* schema, const char* left_out) {
 	struct language* all = NULL;
 	const cJSON *field, *one;
 	cJSON_ArrayForEach (field, schema) {
 		if (c->failed)
 			break;
-		if (json_lists("minLength maxLength", field->string) && !lengths)
+		if (json_lists(left_out, field->string))
 			continue;
 		if (schema_is_of_strings(field->string) && !cJSON_IsNull(field))
 			keep(c, &all, of_keyword(c, schema, field), true);
@@ -150,6 +151,29 @@ static struct language* make_string_language(struct compiler* c, const cJSON* sc
 		return all ? all : language_all();
 	language_free(all);
 	return NULL;
+}
+
+/* Whether the schema's format and its pattern have no text in common. */
+static bool disagree(struct compiler* c, const cJSON* schema) {
+	const cJSON *format = json_field(schema, "format"), *pattern = json_field(schema, "pattern");
+	if (!cJSON_IsString(format) || !cJSON_IsString(pattern))
+		return false;
+	struct language* const of = of_keyword(c, schema, format);
+	struct language* const both =
+	    schema_product(c, of, c->failed ? NULL : of_keyword(c, schema, pattern), BOTH);
+	const bool none = both && both->n == 0;
+	language_free(both);
+	return none;
+}
+
+/* A pattern that contradicts its format stands for it: zod writes times without an offset so. */
+static struct language* make_string_language(struct compiler* c, const cJSON* schema, bool lengths) {
+	const char* const left_out = lengths ? "" : "minLength maxLength";
+	struct language* all = language_without(c, schema, left_out);
+	if (!all || all->n > 0 || !disagree(c, schema))
+		return all;
+	language_free(all);
+	return language_without(c, schema, lengths ? "format" : "format minLength maxLength");
 }
 
 /* The texts of at least so many characters; the most is counted where that needs less. */

@@ -10,7 +10,7 @@
 #include "core/files/json.h"
 #include "core/grammar/states.h"
 
-enum { GENERATED = 88, SKIPPED = 77, MAX_FAULTS = 16 };
+enum { GENERATED = 359, SKIPPED = 77, MAX_FAULTS = 16 };
 
 enum outcome { RIGHT, INVALID_TAKEN, VALID_NOT_TAKEN, REFUSED, OUTCOMES };
 
