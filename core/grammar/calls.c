@@ -13,6 +13,8 @@ enum { MAX_TRIGGER = 32 };
 
 /* Arguments are an object, whether the schema requires it or not. */
 static void require_object(cJSON* schema) {
+	if (cJSON_IsArray(cJSON_GetObjectItemCaseSensitive(schema, "type")))
+		cJSON_DeleteItemFromObjectCaseSensitive(schema, "type");
 	if (cJSON_IsObject(schema) && !schema_has(schema, "type $ref allOf anyOf oneOf enum const"))
 		cJSON_AddStringToObject(schema, "type", "object");
 }

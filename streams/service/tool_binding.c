@@ -98,11 +98,32 @@ static void mark_syntax(struct tool_binding* b, const struct generation* g) {
 
 /* A function without parameters takes no arguments. */
 static bool has_none(const cJSON* schema) {
-	const cJSON* properties = json_field(schema, "properties");
-	return !schema ||
-	       (!(properties && properties->child) && !json_field(schema, "additionalProperties") &&
-	        !json_field(schema, "patternProperties") && !json_field(schema, "$ref") &&
-	        !json_field(schema, "anyOf") && !json_field(schema, "oneOf") && !json_field(schema, "allOf"));
+	static const char keywords[] =
+	    "additionalProperties patternProperties unevaluatedProperties propertyNames required minProperties "
+	    "dependentRequired dependentSchemas dependencies enum const $ref anyOf oneOf allOf not if";
+	const cJSON *properties = json_field(schema, "properties"), *field;
+	bool none = !(properties && properties->child);
+	cJSON_ArrayForEach (field, schema)
+		none = none && !json_lists(keywords, field->string);
+	return none;
+}
+
+/* A call's arguments are an object. */
+static bool takes_object(const cJSON* schema) {
+	const cJSON *type = json_field(schema, "type"), *one;
+	bool object = !type;
+	if (schema && !cJSON_IsObject(schema))
+		return false;
+	if (cJSON_IsString(type))
+		return strcmp(type->valuestring, "object") == 0;
+	cJSON_ArrayForEach (one, type)
+		object |= cJSON_IsString(one) && strcmp(one->valuestring, "object") == 0;
+	return object;
+}
+
+static bool refuse_strict(const cJSON* tool, const char* why, struct api_error* e) {
+	return api_refuse(e, "tools", "invalid_value", "The parameters of the strict tool '%.64s': %.300s.",
+	                  api_text(function_of(tool), "name"), why);
 }
 
 /* True when every call that an answer may have is bound as it is written. */
@@ -115,7 +136,11 @@ static char* schema_of(struct generation* g, const cJSON* tool, struct api_error
 	const cJSON* schema = json_field(function_of(tool), "parameters");
 	const bool strict = is_strict(tool), literal = g->request.literal_schemas;
 	char* text = NULL;
-	if (!strict && !is_bound_throughout(g))
+	if (strict && !takes_object(schema)) {
+		refuse_strict(tool, "they are no schema of an object, and a call's arguments are one", e);
+		return NULL;
+	}
+	if (!takes_object(schema) || (!strict && !is_bound_throughout(g)))
 		text = strdup(any);
 	else if (has_none(schema))
 		text = strdup(none);
@@ -124,8 +149,7 @@ static char* schema_of(struct generation* g, const cJSON* tool, struct api_error
 	struct error why = {""};
 	struct grammar* alone = text ? grammar_from_json_schema(text, strlen(text), literal, &why) : NULL;
 	if (text && !alone && strict) {
-		api_refuse(e, "tools", "invalid_value", "The parameters of the strict tool '%.64s': %.300s.",
-		           api_text(function_of(tool), "name"), why.message);
+		refuse_strict(tool, why.message, e);
 		cJSON_free(text);
 		return NULL;
 	}
@@ -145,14 +169,22 @@ static char* schema_of(struct generation* g, const cJSON* tool, struct api_error
 	return text;
 }
 
+/* Whether the name is read again as it is written, in each syntax. */
+static bool can_be_written(const char* name) {
+	for (const char* c = name; *c; c++)
+		if ((unsigned char)*c < ' ' || strchr("\"\\<>{}[]()", *c))
+			return false;
+	return *name != '\0';
+}
+
 static bool add_tool(struct tool_binding* b, struct generation* g, const cJSON* tool, struct api_error* e) {
 	const char* name = api_text(function_of(tool), "name");
 	const char* only = g->request.tool_name;
-	if (!name || strpbrk(name, "\"\\"))
-		return api_refuse(
-		    e, "tools", "invalid_value",
-		    "'tools' must hold functions, each with a name without quotes and backslashes, where "
-		    "a call is forced, or one is strict; /v1/responses takes other types of tools.");
+	if (!name || !can_be_written(name))
+		return api_refuse(e, "tools", "invalid_value",
+		                  "'tools' must hold functions, each with a name without quotes, brackets and line "
+		                  "feeds, where a call is forced, or one is strict; /v1/responses takes other types "
+		                  "of tools.");
 	if (b->n == MAX_TOOLS)
 		return api_refuse(e, "tools", "invalid_value",
 		                  "'tools' must hold at most %d functions where a call is forced, or one is strict.",

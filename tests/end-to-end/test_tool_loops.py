@@ -201,6 +201,26 @@ def undescribed(s):
         assert said["message"]["tool_calls"][0]["function"]["name"] == "now", said
 
 
+def odd_parameters(s):
+    """Arguments are an object, whatever the parameters' schema says; a strict tool's schema that says something else is refused."""
+    tool = lambda parameters, strict: [{"type": "function", "function": {"name": "f", "parameters": parameters, "strict": strict}}]
+    for parameters in ({"type": "string"}, {"type": ["null", "string"]}, {"type": "array", "items": {}}, [1], "x", True):
+        said = chat(s, tools=tool(parameters, False), tool_choice="required", max_tokens=500)
+        assert said["finish_reason"] == "length" or isinstance(json.loads(said["message"]["tool_calls"][0]["function"]["arguments"]), dict), said
+        for choice in ("required", "auto"):
+            status, _, answer = s.call("POST", "/v1/chat/completions", {"messages": ASK, "max_tokens": 5, "tools": tool(parameters, True), "tool_choice": choice})
+            assert status == 400 and "a call's arguments are one" in answer["error"]["message"], answer
+    for name in ("a>b", "a<b", "a\nb", 'a"b', "", "a{b"):
+        status, _, answer = s.call("POST", "/v1/chat/completions", {"messages": ASK, "max_tokens": 5, "tools": [{"type": "function", "function": {"name": name}}], "tool_choice": "required"})
+        assert status == 400 and "a name without quotes" in answer["error"]["message"], answer
+    for parameters, value in (({"type": ["null", "object"], "properties": {"a": {"const": 1}}, "required": ["a"]}, {"a": 1}),
+                              ({"type": "object", "required": ["b"], "additionalProperties": {"const": 2}}, {"b": 2}),
+                              ({"type": "object", "const": {"c": 3}}, {"c": 3})):
+        for strict in (False, True):
+            said = chat(s, tools=tool(parameters, strict), tool_choice="required", max_tokens=500)
+            assert json.loads(said["message"]["tool_calls"][0]["function"]["arguments"]).items() >= value.items(), said
+
+
 def thoughts(s):
     """What was thought before an answer or a call, in three APIs: the same prompt, with the same tools."""
     ask, thought, said, args = "Why?", "It may be so.", "Because.", {"city": "Paris", "unit": "C"}
@@ -228,7 +248,7 @@ with tempfile.TemporaryDirectory() as folder:
         with open(path, "w") as out:
             out.write(text)
         with Server("--chat-template", path) as server:
-            checks = [forced, cut, formed, streamed, undescribed] + ([three_apis, thoughts, free_text, free] if name == "Qwen3" else [three_apis] if name in ("Kimi K2", "DeepSeek V3") else [thoughts] if name == "gpt-oss" else [])
+            checks = [forced, cut, formed, streamed, undescribed] + ([three_apis, thoughts, free_text, free, odd_parameters] if name == "Qwen3" else [odd_parameters] if name in ("Qwen3-Coder", "DeepSeek V3.2") else [three_apis] if name in ("Kimi K2", "DeepSeek V3") else [thoughts] if name == "gpt-oss" else [])
             for check in checks:
                 if name == "gpt-oss" and check is formed:
                     continue  # what is said in which channel is the model's to say: the form alone binds
