@@ -4,10 +4,16 @@
 #include <ctype.h>
 #include <string.h>
 
-static const char think_open[] = "<think>", think_close[] = "</think>", channel[] = "<|channel|>",
-                  message[] = "<|message|>", turn_end[] = "<|end|>", turn_start[] = "<|start|>",
-                  call_end[] = "<|call|>", constrain[] = "<|constrain|>", addressee[] = "to=functions.";
-static const char* const think_marks[] = {think_open, think_close, NULL};
+static const char channel[] = "<|channel|>", message[] = "<|message|>", turn_end[] = "<|end|>",
+                  turn_start[] = "<|start|>", call_end[] = "<|call|>", constrain[] = "<|constrain|>",
+                  addressee[] = "to=functions.";
+/* The marks around a thought; the other styles have none. */
+enum { THOUGHT_OPENS, THOUGHT_CLOSES };
+static const char* const thought_marks[REASONING_STYLES][3] = {
+    [REASONING_THINK] = {"<think>", "</think>"},
+    [REASONING_SEED] = {"<seed:think>", "</seed:think>"},
+    [REASONING_MINIMAX] = {"<mm:think>", "</mm:think>"},
+    [REASONING_MISTRAL] = {"[THINK]", "[/THINK]"}};
 static const char* const channel_marks[] = {channel,   message,  turn_end, turn_start,
                                             constrain, call_end, NULL};
 
@@ -16,12 +22,19 @@ enum reasoning_style reasoning_style_of(const char* chat_template) {
 		return REASONING_NONE;
 	if (strstr(chat_template, channel))
 		return REASONING_CHANNELS;
-	return strstr(chat_template, think_close) ? REASONING_THINK : REASONING_NONE;
+	int style = REASONING_STYLES - 1; /* the plain <think> last: templates speak of it, too */
+	while (style > REASONING_NONE && !(reasoning_close((enum reasoning_style)style) &&
+	                                   strstr(chat_template, reasoning_close((enum reasoning_style)style))))
+		style--;
+	return (enum reasoning_style)style;
 }
 
+const char* reasoning_close(enum reasoning_style style) { return thought_marks[style][THOUGHT_CLOSES]; }
+
 bool reasoning_begun(enum reasoning_style style, const char* end, size_t size) {
-	const size_t n = sizeof think_open - 1, until = span_trimmed((struct span){end, size});
-	return style == REASONING_THINK && until >= n && memcmp(end + until - n, think_open, n) == 0;
+	const char* const open = thought_marks[style][THOUGHT_OPENS];
+	const size_t n = open ? strlen(open) : 0, until = span_trimmed((struct span){end, size});
+	return n > 0 && until >= n && memcmp(end + until - n, open, n) == 0;
 }
 
 /* ---- places in what is held ------------------------------------------------------------------ */
@@ -55,15 +68,16 @@ static void note_end(struct answer_reader* r, size_t n) {
 	r->close_at = SIZE_MAX;
 }
 
-/* ---- <think> --------------------------------------------------------------------------------- */
+/* ---- thoughts between marks ------------------------------------------------------------------ */
 
 /* Each decides as much of the held text as it can; true: another state continues with the rest. */
 static bool decide_before(struct answer_reader* r) {
-	const size_t blank = span_spaces(held_text(r)), left = r->held.size - blank, n = sizeof think_open - 1;
-	if (left < n && memcmp(r->held.data + blank, think_open, left) == 0)
+	const char* const open = thought_marks[r->style][THOUGHT_OPENS];
+	const size_t blank = span_spaces(held_text(r));
+	if (span_may_start(span_after(held_text(r), blank), open))
 		return false;
-	if (span_starts(span_after(held_text(r), blank), think_open)) {
-		text_drop(&r->held, blank + n);
+	if (span_starts(span_after(held_text(r), blank), open)) {
+		text_drop(&r->held, blank + strlen(open));
 		r->state = READING_THOUGHT;
 	} else
 		r->state = READING_ANSWER;
@@ -71,13 +85,15 @@ static bool decide_before(struct answer_reader* r) {
 }
 
 static bool decide_thought(struct answer_reader* r) {
-	const size_t end = span_find(held_text(r), think_close);
+	const char* const mark = reasoning_close(r->style);
+	const size_t end = span_find(held_text(r), mark);
 	const bool closed = end < r->held.size;
 	if (closed)
 		note_end(r, end);
-	emit_reasoning(r, closed ? end : r->held.size - span_undecided(held_text(r), think_marks), closed);
+	emit_reasoning(r, closed ? end : r->held.size - span_undecided(held_text(r), thought_marks[r->style]),
+	               closed);
 	if (closed) {
-		text_drop(&r->held, sizeof think_close - 1);
+		text_drop(&r->held, strlen(mark));
 		r->state = READING_AFTER;
 	}
 	return closed;
@@ -199,9 +215,8 @@ void answer_reader_close(struct answer_reader* r) {
 
 void answer_reader_mark(struct answer_reader* r, size_t at, const char* piece) {
 	static const char* const none[] = {NULL};
-	const char* const* const marks[] = {r->style == REASONING_THINK      ? think_marks
-	                                    : r->style == REASONING_CHANNELS ? channel_marks
-	                                                                     : none,
+	const char* const* const marks[] = {r->style == REASONING_CHANNELS ? channel_marks
+	                                                                   : thought_marks[r->style],
 	                                    r->tools.tools ? tool_marks : none};
 	for (int list = 0; list < 2; list++)
 		for (int i = 0; marks[list][i]; i++)
@@ -224,7 +239,7 @@ void answer_reader_add(struct answer_reader* r, const char* text, size_t size) {
 		if (!r->n_marks || r->taken < r->mark[0].at)
 			break;
 		text_put(&r->held, r->mark[0].text);
-		if (r->mark[0].text == think_close || r->mark[0].text == turn_end)
+		if (r->mark[0].text == reasoning_close(r->style) || r->mark[0].text == turn_end)
 			r->close_at = r->taken;
 		memmove(r->mark, r->mark + 1, (size_t)--r->n_marks * sizeof *r->mark);
 	}

@@ -1,7 +1,8 @@
 /* Splits an answer's text into reasoning, content and calls (tool_calls.h).
  *
  *    <think>…</think>answer                          Qwen3, DeepSeek R1 and later ones; the prompt may have
- *                                                    ended with the opener
+ *                                                    ended with the opener. <seed:think> of Seed-OSS,
+ *                                                    <mm:think> of MiniMax M3, [THINK] of Magistral
  *    <|channel|>analysis<|message|>…<|end|>          gpt-oss: analysis is reasoning, final and commentary
  *    <|start|>assistant<|channel|>final<|message|>…  are content, commentary to=functions.NAME calls
  *
@@ -11,7 +12,15 @@
 
 #include "streams/service/tool_calls.h"
 
-enum reasoning_style { REASONING_NONE, REASONING_THINK, REASONING_CHANNELS };
+enum reasoning_style {
+	REASONING_NONE,
+	REASONING_CHANNELS,
+	REASONING_THINK,
+	REASONING_SEED,
+	REASONING_MINIMAX,
+	REASONING_MISTRAL,
+	REASONING_STYLES
+};
 enum reading_state { READING_BEFORE, READING_HEADER, READING_THOUGHT, READING_AFTER, READING_ANSWER };
 enum { ANSWER_MARKS = 32 };
 
@@ -38,6 +47,8 @@ struct answer_reader {
 
 /* How models with this template write their reasoning. */
 enum reasoning_style reasoning_style_of(const char* chat_template);
+/* The mark after reasoning; NULL: the style has none. */
+const char* reasoning_close(enum reasoning_style);
 /* True when a prompt leaves reasoning open; `end` is the prompt's last characters. */
 bool reasoning_begun(enum reasoning_style, const char* end, size_t size);
 

@@ -38,8 +38,7 @@ static bool is_forced(const struct generation* g) { return g->request.tool_choic
 
 /* True when the text begins with a special token of the model that marks calls. */
 static size_t special_at(const struct tokenizer* t, const char* text) {
-	static const char* const channels[] = {"<|channel|>", "<|message|>", "<|constrain|>",
-	                                       "<|call|>",    "</think>",    NULL};
+	static const char* const channels[] = {"<|channel|>", "<|message|>", "<|constrain|>", "<|call|>", NULL};
 	const char* const* const lists[] = {tool_marks, channels};
 	for (int list = 0; list < 2; list++)
 		for (int i = 0; lists[list][i]; i++) {
@@ -90,8 +89,11 @@ static void mark_syntax(struct tool_binding* b, const struct generation* g) {
 		put_marked(parts[i].to, t, parts[i].from);
 	if (s->tags)
 		mark_tags(b, t, s->tags);
-	if (special_at(t, "</think>") > 0)
-		snprintf(b->passes, sizeof b->passes, "%s</think>", GRAMMAR_SPECIAL);
+	const char* const close =
+	    reasoning_close(reasoning_style_of(model_chat_template(g->server->model, true)));
+	const int32_t token = close ? tokenizer_find(t, close) : -1;
+	if (token >= 0 && tokenizer_is_special(t, token))
+		snprintf(b->passes, sizeof b->passes, "%s%s", GRAMMAR_SPECIAL, close);
 }
 
 /* ---- tools ----------------------------------------------------------------------------------------- */

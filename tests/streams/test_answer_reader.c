@@ -13,7 +13,11 @@
 static const char tools[] = "[{\"type\": \"function\", \"function\": {\"name\": \"add\"}}]";
 
 /* Special tokens, where they are none of the text. */
-static const char* const special[] = {"<think>",
+static const char* const special[] = {"<seed:think>",
+                                      "</seed:think>",
+                                      "[THINK]",
+                                      "[/THINK]",
+                                      "<think>",
                                       "</think>",
                                       "<|channel|>",
                                       "<|message|>",
@@ -117,6 +121,9 @@ static void thoughts_between_tags(void** unused) {
 	    {REASONING_THINK, false, "<thin air", "|<thin air"},
 	    {REASONING_THINK, false, "<think>never done ", "never done|"},
 	    {REASONING_THINK, true, "", "|"},
+	    {REASONING_SEED, false, "<seed:think>hm </thin so</seed:think>Yes.", "hm </thin so|Yes."},
+	    {REASONING_MINIMAX, true, "hm</mm:think>\nYes.", "hm|Yes."},
+	    {REASONING_MISTRAL, false, "[THINK]hm[/THINK]Yes. [TOOL_CALLS]add[ARGS]{}", "hm|Yes. |add({})"},
 	    {REASONING_THINK, false,
 	     "<think>a</think><tool_call>{\"name\": \"add\", \"arguments\": {\"x\": 1}}</tool_call>",
 	     "a||add({\"x\": 1})"},
@@ -178,6 +185,9 @@ static void styles(void** unused) {
 	assert_int_equal(reasoning_style_of("… content.split('</think>')[-1] …"), REASONING_THINK);
 	assert_int_equal(reasoning_style_of("<|start|>assistant<|channel|>final</think>"), REASONING_CHANNELS);
 	assert_int_equal(reasoning_style_of("{{ messages }}"), REASONING_NONE);
+	assert_int_equal(reasoning_style_of("{% set end = '</seed:think>' %}"), REASONING_SEED);
+	assert_int_equal(reasoning_style_of("[THINK] … [/THINK] </think>"), REASONING_MISTRAL);
+	assert_true(reasoning_begun(REASONING_SEED, "assistant\n<seed:think>", 22));
 	assert_int_equal(reasoning_style_of(NULL), REASONING_NONE);
 	assert_true(reasoning_begun(REASONING_THINK, "assistant\n<think>\n", 18));
 	assert_false(reasoning_begun(REASONING_THINK, "<think>\n\n</think>\n\n", 19));
