@@ -44,6 +44,7 @@ struct grammar_call {
 enum { GRAMMAR_TYPES = 6 }; /* string, number, boolean, null, array, object */
 struct grammar_tags {
 	const char *before_name, *before_value[GRAMMAR_TYPES], *end, *mark;
+	const char* end_name; /* `end` is followed by the name and this; NULL: it is not */
 };
 struct grammar_calls {
 	const struct grammar_call* call; /* (n) */

@@ -81,6 +81,10 @@ static unsigned types_at(const cJSON* root, const cJSON* schema, int depth) {
 
 unsigned json_tag_types(const cJSON* root, const cJSON* schema) { return types_at(root, schema, 0); }
 
+const cJSON* json_tag_resolve(const cJSON* root, const cJSON* reference) {
+	return schema_resolve(root, reference);
+}
+
 /* ---- values ------------------------------------------------------------------------------------- */
 
 struct tagged {
@@ -196,11 +200,13 @@ static bool is_tag_name(const char* name) {
 }
 
 /* Whether the schema is a list of members, and nothing but one. */
-static bool is_plain(const cJSON* schema) {
+static bool is_plain(const cJSON* schema, bool end_name) {
 	const cJSON *const properties = json_field(schema, "properties"), *one;
 	const char* const type = cJSON_GetStringValue(json_field(schema, "type"));
 	const cJSON* const others = json_field(schema, "additionalProperties");
 	const bool named = cJSON_IsObject(properties) && properties->child;
+	if (!named && end_name && !cJSON_IsFalse(others))
+		return false; /* a name that is not known could not be repeated */
 	if (!cJSON_IsObject(schema) ||
 	    schema_constrains_beyond(schema, "type properties required additionalProperties") ||
 	    (json_field(schema, "type") && (!type || strcmp(type, "object") != 0)) ||
@@ -246,7 +252,8 @@ static int32_t emit_members(struct tagged* t, const cJSON* schema, const unsigne
 	if (i == 0)
 		return cJSON_IsFalse(json_field(schema, "additionalProperties")) ? next : emit_any_members(t, next);
 	for (one = one->prev; i-- > 0; one = one->prev) {
-		const int32_t value = emit_value(t, one, types[i], put(t, t->tags->end, next));
+		const int32_t ended = t->tags->end_name ? put(t, one->string, put(t, t->tags->end_name, next)) : next;
+		const int32_t value = emit_value(t, one, types[i], put(t, t->tags->end, ended));
 		const int32_t member = put(t, t->tags->before_name, put(t, one->string, value));
 		next = is_required(schema, one->string) ? member : emit_split(t->c->grammar, member, next);
 	}
@@ -257,7 +264,7 @@ int32_t json_tags_emit(struct grammar* grammar, cJSON* schema, bool literal, con
                        int32_t next, struct error* error) {
 	struct compiler c = {.grammar = grammar, .root = schema, .literal = literal, .error = error};
 	struct tagged t = {.c = &c, .tags = tags};
-	if (!is_plain(schema)) {
+	if (!is_plain(schema, tags->end_name != NULL)) {
 		error_set(error, "the schema is not a plain list of members");
 		return NOWHERE;
 	}

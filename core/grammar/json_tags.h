@@ -20,6 +20,8 @@ enum {
 /* The types that a schema within `root` gives its values; TAG_ANY where it plainly gives none. The reader of
  * calls and the grammar must agree on them. */
 unsigned json_tag_types(const cJSON* root, const cJSON* schema);
+/* The schema within `root` that a reference points to; NULL: none. */
+const cJSON* json_tag_resolve(const cJSON* root, const cJSON* reference);
 /* The type of a value, as a set of one. */
 unsigned json_tag_type(const cJSON* value);
 

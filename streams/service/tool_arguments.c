@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "streams/json_text.h"
+#include "streams/service/tool_elements.h"
 #include "streams/service/tool_reader.h"
 #include "streams/service/tool_tags.h"
 
@@ -61,6 +62,15 @@ enum step call_read_tag_key(struct tool_reader* r) {
 	r->types = tag_types(call_find_member(function, "parameters"), key);
 	if (f->typed_end)
 		r->types = span_starts(word, f->string_word) ? TAG_STRING : TAG_ANY & ~TAG_STRING;
+	text_clear(&r->value_end);
+	text_clear(&r->key);
+	text_add(&r->key, key.data, key.size);
+	if (f->element)
+		text_print(&r->value_end, "%s</%s>", f->element, r->key.data ? r->key.data : "");
+	else
+		text_put(&r->value_end, f->value_end);
+	if (r->value_end.failed || r->key.failed)
+		return read_broken(r);
 	begin_argument(r, key);
 	text_put(&r->arguments, r->types == TAG_STRING ? "\"" : "");
 	r->at = r->held.size - rest.size;
@@ -80,7 +90,12 @@ static void add_value(struct tool_reader* r, size_t n, bool over) {
 	r->at += n;
 	if (r->types == TAG_STRING && over)
 		text_put(&r->arguments, "\"");
-	else if (over)
+	else if (over && r->format->element) {
+		const struct span function = call_find_tool(r, r->name.data);
+		elements_value(&r->arguments, (struct span){r->value.data ? r->value.data : "", r->value.size},
+		               r->format->element, call_find_member(function, "parameters"),
+		               (struct span){r->key.data ? r->key.data : "", r->key.size});
+	} else if (over)
 		tag_value(&r->arguments, (struct span){r->value.data ? r->value.data : "", r->value.size}, r->types);
 	if (r->announced)
 		call_drop_read(r);
@@ -108,13 +123,13 @@ static bool may_end(const struct tool_reader* r, struct span s, size_t n) {
 /* A mark ends the value only if a member or an end of the call follows it: a text may contain the mark. */
 enum step call_read_tag_value(struct tool_reader* r) {
 	const struct tool_format* const f = r->format;
-	const char* const marks[] = {f->value_end, NULL};
+	const char* const marks[] = {f->element ? f->element : f->value_end, NULL};
 	const struct span s = span_after(call_held(r), r->at);
-	const size_t mark = strlen(f->value_end);
+	const size_t mark = r->value_end.size;
 	enum step step = STEP_NONE;
 	size_t n = r->searched;
 	for (;; n += mark) {
-		n += span_find(span_after(s, n), f->value_end);
+		n += span_find(span_after(s, n), r->value_end.data);
 		if (n == s.size)
 			break;
 		struct span rest = span_after(s, n + mark);
@@ -127,9 +142,12 @@ enum step call_read_tag_value(struct tool_reader* r) {
 		if (step != STEP_NONE)
 			break;
 	}
-	size_t sure = n < s.size ? n : s.size - span_undecided(s, marks);
-	sure -= f->lines && sure > 0 && s.data[sure - 1] == '\n'; /* it may be the one before the mark */
 	const bool over = n < s.size && step == STEP_ON;
+	/* a text that may yet consist of elements is not passed on */
+	const size_t element = over || !f->element ? s.size : span_find(s, f->element);
+	size_t sure = n < s.size ? n : s.size - span_undecided(s, marks);
+	sure = element < sure ? element : sure;
+	sure -= f->lines && sure > 0 && s.data[sure - 1] == '\n'; /* it may be the one before the mark */
 	add_value(r, sure, over);
 	r->searched = n < s.size ? n - sure : 0;
 	if (!over)
@@ -142,8 +160,9 @@ enum step call_read_tag_value(struct tool_reader* r) {
 enum step call_read_tag_after(struct tool_reader* r) {
 	const struct tool_format* const f = r->format;
 	const struct span s = span_after(call_held(r), r->at);
-	if (!span_starts(s, f->key))
-		return call_find_end(f, s) == STEP_ON ? end_members(r) : STEP_WAIT;
+	const enum step end = call_find_end(f, s); /* first: it may begin as a key does */
+	if (end != STEP_NONE || !span_starts(s, f->key))
+		return end == STEP_ON ? end_members(r) : STEP_WAIT;
 	r->at += strlen(f->key);
 	r->place = CALL_TAG_KEY;
 	return STEP_ON;
@@ -192,7 +211,7 @@ enum step call_read_python_after(struct tool_reader* r, char c) {
 
 /* Completes the arguments of a call that the text's end cut off. */
 void call_close_arguments(struct tool_reader* r) {
-	const char* const mark = r->format->value_end;
+	const char* const mark = r->format->element ? r->format->element : r->format->value_end;
 	if (r->place == CALL_TAG_VALUE) {
 		struct span rest = span_after(call_held(r), r->at);
 		const size_t end = span_find(rest, mark);

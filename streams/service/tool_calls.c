@@ -260,14 +260,14 @@ static enum step read_arguments(struct tool_reader* r, char c) {
 		r->place = CALL_IN_VALUE;
 		return STEP_ON;
 	}
-	if (f->key && span_starts(s, f->key)) {
+	const enum step end = call_find_end(f, s); /* first: it may begin as a key does */
+	if (end == STEP_ON)                        /* no arguments at all */
+		return step_if(call_finish(r));
+	if (end == STEP_NONE && f->key && span_starts(s, f->key)) {
 		r->at += strlen(f->key);
 		r->place = CALL_TAG_KEY;
 		return STEP_ON;
 	}
-	const enum step end = call_find_end(f, s);
-	if (end == STEP_ON) /* no arguments at all */
-		return step_if(call_finish(r));
 	return f->key && span_may_start(s, f->key) ? STEP_WAIT : end;
 }
 
@@ -488,7 +488,8 @@ void tool_reader_close(struct tool_reader* r) {
 			free(r->call[i].arguments);
 	}
 	free(r->call);
-	struct text* const texts[] = {&r->content, &r->held, &r->name, &r->key, &r->value, &r->arguments};
+	struct text* const texts[] = {&r->content, &r->held,      &r->name,     &r->key,
+	                              &r->value,   &r->arguments, &r->value_end};
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
 		text_free(texts[i]);
 	json_repair_free(&r->json);

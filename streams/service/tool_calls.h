@@ -72,6 +72,7 @@ struct tool_reader {
 	bool list, known, announced;
 	int member; /* what the member is: tool_calls.c */
 	struct text name, key, value, arguments;
+	struct text value_end; /* the mark after a tag's value */
 	struct json_repair json;
 	unsigned types;  /* that the value of a tag may have: tool_tags.h */
 	size_t searched; /* of a tag's value: bytes after `at` without its end */

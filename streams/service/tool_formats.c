@@ -19,21 +19,24 @@ static const char tag_open[] = "<tool_call>", tag_close[] = "</tool_call>", list
                   seed_open[] = "<seed:tool_call>", seed_close[] = "</seed:tool_call>",
                   deepseek_end[] = "<｜tool▁call▁end｜>",
                   parameter_open[] = "<parameter=", parameter_close[] = "</parameter>",
-                  dsml_sign[] = "｜DSML｜", dsml_open[] = "<｜DSML｜function_calls>",
-                  dsml_close[] = "</｜DSML｜function_calls>", dsml_v4_open[] = "<｜DSML｜tool_calls>",
-                  dsml_v4_close[] = "</｜DSML｜tool_calls>", dsml_invoke[] = "<｜DSML｜invoke name=\"";
+                  dsml_sign[] = "｜DSML｜", m3_mark[] = "]<]minimax[>[",
+                  m3_open[] = "]<]minimax[>[<tool_call>", m3_close[] = "]<]minimax[>[</tool_call>",
+                  m3_invoke[] = "]<]minimax[>[<invoke name=\"", m3_end[] = "]<]minimax[>[</invoke>",
+                  dsml_open[] = "<｜DSML｜function_calls>", dsml_close[] = "</｜DSML｜function_calls>",
+                  dsml_v4_open[] = "<｜DSML｜tool_calls>", dsml_v4_close[] = "</｜DSML｜tool_calls>",
+                  dsml_invoke[] = "<｜DSML｜invoke name=\"";
 
 const char* const tool_openers[] = {fence_open,     bare_fence,    tools_open,    tag_open,    list_open,
                                     python_open,    function_open, bar_open,      action_open, minimax_open,
                                     functools_open, kimi_open,     deepseek_open, lfm_open,    seed_open,
-                                    dsml_open,      dsml_v4_open,  NULL};
-const char* const tool_marks[] = {tag_open, tag_close, list_open, python_open, function_open, function_close,
-                                  arguments_open, id_open, bar_open, bar_close, minimax_open, minimax_close,
-                                  seed_open, seed_close, action_open, action_close, kimi_open, kimi_close,
-                                  kimi_call, kimi_arguments, kimi_end, lfm_open, deepseek_open, deepseek_sep,
-                                  deepseek_call, deepseek_close, deepseek_end,
-                                  /* GLM's; its other marks are above */
-                                  "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", dsml_sign, NULL};
+                                    dsml_open,      dsml_v4_open,  m3_open,       NULL};
+const char* const tool_marks[] = {
+    tag_open, tag_close, list_open, python_open, function_open, function_close, arguments_open, id_open,
+    bar_open, bar_close, minimax_open, minimax_close, seed_open, seed_close, action_open, action_close,
+    kimi_open, kimi_close, kimi_call, kimi_arguments, kimi_end, lfm_open, deepseek_open, deepseek_sep,
+    deepseek_call, deepseek_close, deepseek_end,
+    /* GLM's; its other marks are above */
+    "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", dsml_sign, m3_mark, NULL};
 
 /* ---- how calls are forced ---------------------------------------------------------------------- */
 
@@ -45,17 +48,23 @@ static const char channel_open[] = "<|channel|>", channel_call[] = "<|channel|>c
 #define ALIKE(text)                                                                                          \
 	{ text, text, text, text, text, text }
 static const struct grammar_tags
-    qwen_members = {parameter_open, ALIKE(">\n"), "\n</parameter>\n", parameter_close},
-    seed_members = {parameter_open, ALIKE(">"), "</parameter>\n", parameter_close},
-    minimax_members = {"<parameter name=\"", ALIKE("\">"), "</parameter>\n", parameter_close},
-    glm_members = {"<arg_key>", ALIKE("</arg_key>\n<arg_value>"), "</arg_value>\n", "</arg_value>"},
-    glm_joined_members = {"<arg_key>", ALIKE("</arg_key><arg_value>"), "</arg_value>", "</arg_value>"};
+    qwen_members = {parameter_open, ALIKE(">\n"), "\n</parameter>\n", parameter_close, NULL},
+    seed_members = {parameter_open, ALIKE(">"), "</parameter>\n", parameter_close, NULL},
+    minimax_members = {"<parameter name=\"", ALIKE("\">"), "</parameter>\n", parameter_close, NULL},
+    glm_members = {"<arg_key>", ALIKE("</arg_key>\n<arg_value>"), "</arg_value>\n", "</arg_value>", NULL},
+    glm_joined_members = {"<arg_key>", ALIKE("</arg_key><arg_value>"), "</arg_value>", "</arg_value>", NULL};
+static const struct grammar_tags m3_members = {.before_name = "]<]minimax[>[<",
+                                               .before_value = ALIKE(">"),
+                                               .end = "]<]minimax[>[</",
+                                               .end_name = ">",
+                                               .mark = m3_mark};
 #define NO_STRING "\" string=\"false\">"
 static const struct grammar_tags dsml_members = {
     "<｜DSML｜parameter name=\"",
     {"\" string=\"true\">", NO_STRING, NO_STRING, NO_STRING, NO_STRING, NO_STRING},
     "</｜DSML｜parameter>\n",
-    "</｜DSML｜parameter>"};
+    "</｜DSML｜parameter>",
+    NULL};
 
 const struct tool_syntax tool_syntax_generic = {.trigger = tag_open,
                                                 .some = hermes_call,
@@ -237,6 +246,16 @@ static const struct tool_syntax
                   .between = "",
                   .finish = "",
                   .tags = &glm_joined_members},
+    m3_tags = {.trigger = m3_open,
+               .some = "]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"",
+               .all = "]<]minimax[>[<tool_call>\n",
+               .begin = m3_invoke,
+               .middle = "\">",
+               .end = m3_end,
+               .close = "",
+               .between = "\n",
+               .finish = "\n]<]minimax[>[</tool_call>",
+               .tags = &m3_members},
     dsml = {.trigger = dsml_open,
             .some = "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"",
             .all = "<｜DSML｜function_calls>\n",
@@ -299,6 +318,16 @@ const struct tool_format tool_formats[] = {
      .name_end = deepseek_sep,
      .name_ends = "",
      .end = {deepseek_end}},
+    {.open = m3_open,
+     .close = m3_close,
+     .writing = WRITTEN_NAMED,
+     .before = m3_invoke,
+     .name_end = "\">",
+     .name_ends = "",
+     .end = {m3_end},
+     .key = "]<]minimax[>[<",
+     .key_end = ">",
+     .element = m3_mark},
     DSML(dsml_open, dsml_close),
     DSML(dsml_v4_open, dsml_v4_close),
     {.open = action_open, .close = action_close},
@@ -378,6 +407,7 @@ static const struct {
                  {dsml_sign, "function_calls", &dsml},
                  {dsml_sign, NULL, &dsml_v4},
                  {action_open, NULL, &command},
+                 {m3_mark, NULL, &m3_tags},
                  {minimax_open, NULL, &minimax_tags},
                  {seed_open, NULL, &seed_tags},
                  {lfm_open, NULL, &forced_generic},

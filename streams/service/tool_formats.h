@@ -9,6 +9,8 @@
  *    "KEY">VALUE</parameter> … </invoke> … </minimax:tool_call>
  *    <seed:tool_call><function=NAME><parameter=KEY>VALUE        Seed-OSS
  *    </parameter> … </function></seed:tool_call>
+ *    MARK<tool_call>MARK<invoke name="NAME">MARK<KEY>VALUE      MiniMax M3, with the mark ]<]minimax[>[.
+ * Values MARK</KEY> … MARK</invoke> … MARK</tool_call>              may consist of such elements
  *    [TOOL_CALLS][{"name": …, "arguments": {…}}, …]             Mistral
  *    [TOOL_CALLS]NAME[ARGS]{…} …                                Mistral, later
  *    <function=NAME>{…}</function> …                            functionary 3.1, Llama
@@ -71,8 +73,9 @@ struct tool_format {
 	const char* name_ends;      /* characters that end a name and belong to the arguments */
 	bool numbered;              /* the name is written functions.NAME:NUMBER */
 	const char* end[CALL_ENDS]; /* after each call; each may be missing. A NULL ends them. */
-	/* Arguments as tags: key KEY key_end [value] VALUE value_end. key NULL: none. */
-	const char *key, *key_end, *value, *value_end;
+	/* Arguments as tags: key KEY key_end [value] VALUE value_end. key NULL: none. element: the value ends
+	 * with this mark and </KEY>, and may consist of such elements. */
+	const char *key, *key_end, *value, *value_end, *element;
 	/* key_end is followed by a word that says whether the value is a string, and this mark; NULL: it is not.
 	 */
 	const char *typed_end, *string_word;

@@ -1712,7 +1712,7 @@ static void test_tagged_calls(void** state) {
 	(void)state;
 #define ALIKE(text)                                                                                          \
 	{ text, text, text, text, text, text }
-	static const struct grammar_tags tags = {"<p=", ALIKE(">\n"), "\n</p>\n", "</p>"};
+	static const struct grammar_tags tags = {"<p=", ALIKE(">\n"), "\n</p>\n", "</p>", NULL};
 	struct grammar_call call = {"<f>", "<f>", NULL, "</f>"};
 	struct grammar_calls calls = {.call = &call,
 	                              .n = 1,
@@ -1782,7 +1782,8 @@ static void test_tagged_calls(void** state) {
 		takes_calls(&calls, &cases[i].texts);
 	}
 	/* the type is written, too: then no text is mistaken */
-	static const struct grammar_tags typed = {"<p=", {"s>", "n>", "b>", "0>", "l>", "o>"}, "</p>", "</p>"};
+	static const struct grammar_tags typed = {
+	    "<p=", {"s>", "n>", "b>", "0>", "l>", "o>"}, "</p>", "</p>", NULL};
 	calls.tags = &typed;
 	call.schema = OBJECT(
 	    "\"a\":{\"type\":[\"string\",\"integer\",\"null\"]},\"b\":{\"type\":\"boolean\"},\"c\":{}", "");
@@ -1793,6 +1794,18 @@ static void test_tagged_calls(void** state) {
 	                                     {"<p=an>x</p>" END, "<p=an>1.5</p>" END, "<p=ab>true</p>" END,
 	                                      "<p=bs>true</p>" END, "<p=a0>\"x\"</p>" END, "<p=cn>[1]</p>" END}};
 	takes_calls(&calls, &written);
+	/* the name stands in the closing tag, too */
+	static const struct grammar_tags closed = {"[<", ALIKE(">"), "[</", "[", ">"};
+	calls.tags = &closed;
+	call.schema =
+	    OBJECT("\"a\":{\"type\":\"string\"},\"b\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}", "");
+	static const struct texts closing = {NULL,
+	                                     {END, "[<a>x</a>[</a>" END, "[<a>[</a>[<b>[1, 2][</b>" END},
+	                                     {"[<a>x[</b>" END, "[<a>[x[</a>" END, "[<a>x" END}};
+	takes_calls(&calls, &closing);
+	call.schema = "{}";
+	static const struct texts unnamed = {NULL, {"{\"a\": 1}" END}, {"[<a>x[</a>" END}};
+	takes_calls(&calls, &unnamed);
 	/* in free text, two calls */
 	calls.tags = &tags;
 	calls.must = calls.one = false;

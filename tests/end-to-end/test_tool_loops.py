@@ -35,6 +35,8 @@ TEMPLATES = {
     "Seed-OSS": "{% if tools %}{{ tools | tojson }}{% endif %}" + BODY.replace("%s", "<seed:tool_call>\n<function={{ c.function.name }}>\n{% for k, v in c.function.arguments | items %}<parameter={{ k }}>{{ v }}</parameter>\n{% endfor %}</function>\n</seed:tool_call>"),
     "DeepSeek V3.2": "{% if tools %}{{ tools | tojson }}{% endif %}{% set d = '｜DSML｜' %}" + BODY.replace("%s", "<{{ d }}function_calls>\n<{{ d }}invoke name=\"{{ c.function.name }}\">\n{% for k, v in c.function.arguments | items %}<{{ d }}parameter name=\"{{ k }}\" string=\"{{ 'true' if v is string else 'false' }}\">"
                      "{{ v }}</{{ d }}parameter>\n{% endfor %}</{{ d }}invoke>\n</{{ d }}function_calls>"),
+    "MiniMax M3": "{% if tools %}{{ tools | tojson }}{% endif %}{% set ns = ']<]minimax[>[' %}" + BODY.replace("%s", "{{ ns }}<tool_call>\n{{ ns }}<invoke name=\"{{ c.function.name }}\">{% for k, v in c.function.arguments | items %}{{ ns }}<{{ k }}>"
+                  "{{ v }}{{ ns }}</{{ k }}>{% endfor %}{{ ns }}</invoke>\n{{ ns }}</tool_call>"),
     "MiniMax M2": "{% if tools %}{{ tools | tojson }}{% endif %}" + BODY.replace("%s", '<minimax:tool_call>\n<invoke name="{{ c.function.name }}">\n{% for k, v in c.function.arguments | items %}<parameter name="{{ k }}">{{ v }}</parameter>\n{% endfor %}</invoke>\n</minimax:tool_call>'),
     "reads descriptions": "{% for t in tools or [] %}{{ t.function.name + ': ' + t.function.description }}{% for n, p in t.function.parameters.properties.items() %}"
                           "{{ n + ': ' + p.description }}{% endfor %}{% endfor %}" + BODY.replace("%s", '<tool_call>\n{"name": "{{ c.function.name }}", "arguments": ' + ARGS + "}\n</tool_call>"),
@@ -113,6 +115,7 @@ WRITTEN = (
     '{"name": "get_weather", "parameters": {"city": "%s", "unit": "C"}}',
     "<tool_call>\n<function=get_weather>\n<parameter=city>\n%s\n</parameter>\n<parameter=unit>\nC\n</parameter>\n</function>\n</tool_call>",
     "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>%s</arg_value>\n<arg_key>unit</arg_key>\n<arg_value>C</arg_value>\n</tool_call>",
+    ']<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name="get_weather">]<]minimax[>[<city>%s]<]minimax[>[</city>]<]minimax[>[<unit>C]<]minimax[>[</unit>]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>',
     '<minimax:tool_call>\n<invoke name="get_weather">\n<parameter name="city">%s</parameter>\n<parameter name="unit">C</parameter>\n</invoke>\n</minimax:tool_call>',
     '<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "%s", "unit": "C"}<|tool_call_end|><|tool_calls_section_end|>',
     '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{"city": "%s", "unit": "C"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>',

@@ -14,7 +14,7 @@ enum { TEXTS = 12, MAX_TEXT = 1200 };
 
 /* Chat templates, whose ways to write calls take turns. */
 static const char* const templates[] = {"<tool_call> <parameter=", "<tool_call> </arg_key><arg_value>",
-                                        "｜DSML｜ function_calls"};
+                                        "｜DSML｜ function_calls", "]<]minimax[>["};
 enum { TEMPLATES = sizeof templates / sizeof *templates };
 
 static uint32_t next_random(uint32_t* seed) {

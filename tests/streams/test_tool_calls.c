@@ -203,6 +203,35 @@ static void dsml(void** unused) {
 	given = tools;
 }
 
+/* MiniMax M3's values end with their names, and may consist of elements. */
+static void minimax_m3(void** unused) {
+	(void)unused;
+	given = typed_tools;
+#define M "]<]minimax[>["
+#define ELEMENT(name, value) M "<" name ">" value M "</" name ">"
+#define M3(name, inside) M "<invoke name=\"" name "\">" inside M "</invoke>"
+	reads("So.\n" M "<tool_call>\n" M3("put", ELEMENT("s", "a <b> </s>\n") ELEMENT("n", "4")) "\n" M3(
+	          "now", "") "\n" M "</tool_call>.",
+	      "So.\n.|put({\"s\": \"a <b> </s>\\n\", \"n\": 4})|now({})");
+	reads(M "<tool_call>" M3(
+	          "put", "\n" ELEMENT("o", ELEMENT("a", "x") "\n" ELEMENT(
+	                                       "l", ELEMENT("item", "1") ELEMENT("item", ELEMENT("a", ""))))
+	                     ELEMENT("b", "True")) M "</tool_call>",
+	      "|put({\"o\": {\"a\": \"x\", \"l\": [1, {\"a\": \"\"}]}, \"b\": true})");
+	reads(M "<tool_call>" M3("put", ELEMENT("o", "{\"a\": [1]}") ELEMENT("u", "null")
+	                                    ELEMENT("any", ELEMENT("item", "</item>"))) M "</tool_call>",
+	      "|put({\"o\": {\"a\": [1]}, \"u\": null, \"any\": [\"</item>\"]})");
+	reads(M "<tool_call>" M3("put", "{\"s\": \"x\"}") M "</tool_call>", "|put({\"s\": \"x\"})");
+	reads(M "<tool_call>" M3("put", ELEMENT("any", ELEMENT("a", ELEMENT("a", "1")) ELEMENT("a", "2") M "<b>"))
+	          M "</tool_call>",
+	      "|put({\"any\": \"" M "<a>" M "<a>1" M "</a>" M "</a>" M "<a>2" M "</a>" M "<b>\"})");
+	static const char* const texts[] = {M "<tool_call>" M3("other", ""), M "<tool_call>no", M "<tool", M,
+	                                    M "<tool_call>\n" M "<invoke name=\"put"};
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+		reads(texts[i], texts[i]);
+	given = tools;
+}
+
 /* The type of a value is found through references; JSON that a grammar has bound may contain closing marks.
  */
 static void types_of_tags(void** unused) {
@@ -344,6 +373,13 @@ static void any_text_is_read_alike_however_it_is_cut(void** unused) {
 	                                    "<｜tool▁sep｜>",
 	                                    "<｜tool▁call▁end｜>",
 	                                    "<｜tool▁calls▁end｜>",
+	                                    "]<]minimax[>[<tool_call>",
+	                                    "]<]minimax[>[<invoke name=\"put\">",
+	                                    "]<]minimax[>[<o>",
+	                                    "]<]minimax[>[<s>",
+	                                    "]<]minimax[>[</s>",
+	                                    "]<]minimax[>[</o>",
+	                                    "]<]minimax[>[</invoke>",
 	                                    "<｜DSML｜function_calls>",
 	                                    "<｜DSML｜invoke name=\"put\">",
 	                                    "<｜DSML｜parameter name=\"s\" string=\"",
@@ -667,6 +703,7 @@ static void an_answer_can_be_made_to_call(void** unused) {
 	begins("<tool_call> <arg_key>K</arg_key><arg_value>", "f", "<tool_call>f");
 	begins("<tool_call> <arg_key>K</arg_key><arg_value>", NULL, "<tool_call>");
 	begins("｜DSML｜ function_calls", "f", "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"f\">\n");
+	begins("]<]minimax[>[", "f", "]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"f\">");
 	begins("｜DSML｜ tool_calls", "f", "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n");
 }
 
@@ -682,6 +719,7 @@ int main(void) {
 	    cmocka_unit_test(minimax_and_seed),
 	    cmocka_unit_test(dsml),
 	    cmocka_unit_test(types_of_tags),
+	    cmocka_unit_test(minimax_m3),
 	    cmocka_unit_test(kimi),
 	    cmocka_unit_test(deepseek),
 	    cmocka_unit_test(command_and_granite),
