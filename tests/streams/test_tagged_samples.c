@@ -59,7 +59,8 @@ static bool draw(struct states* s, const char* end, char* text, uint32_t* seed) 
 				byte[good++] = byte[i];
 				byte[i] = kept;
 			}
-		uint8_t b = byte[next_random(seed) % (uint32_t)(good > 0 && next_random(seed) % 8 ? good : some)];
+		const int of = good > 0 && next_random(seed) % 8 ? good : some;
+		uint8_t b = byte[next_random(seed) % (uint32_t)of];
 		for (int i = 0; close && i < good; i++)
 			if (strchr("\"]}", byte[i]))
 				b = byte[i];
