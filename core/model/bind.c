@@ -253,6 +253,26 @@ static bool make_head_norms(const struct binding* b, struct block_weights* w) {
 	return true;
 }
 
+/* A norm with weights for each of `heads` heads, which files stack, or hold by the head's number. */
+static bool bind_norms_by_head(const struct binding* b, const char* name, int heads, struct tensor* out) {
+	const int head_dim = b->config->shape.head_dim;
+	struct binding at = *b;
+	if (!strchr(name, '%'))
+		return flat_vector(b, name, ".weight", heads, head_dim, out);
+	float* joined = kept_new(b->kept, (size_t)heads * (size_t)head_dim * sizeof *joined);
+	if (!joined)
+		return error_set(b->error, "out of memory for the norms of block %d", b->block);
+	for (at.expert = 0; at.expert < heads; at.expert++) {
+		struct tensor one;
+		if (!vector(&at, name, ".weight", head_dim, &one))
+			return false;
+		dtype_to_float(one.type, one.data, joined + (size_t)at.expert * (size_t)head_dim, head_dim);
+	}
+	*out = (struct tensor){
+	    .type = DTYPE_F32, .rows = 1, .cols = (int64_t)heads * head_dim, .data = joined};
+	return true;
+}
+
 static bool bind_attention(const struct binding* b, struct block_weights* w) {
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
@@ -273,6 +293,9 @@ static bool bind_attention(const struct binding* b, struct block_weights* w) {
 	if (b->config->qkv_bias &&
 	    (!vector(b, n->wq, ".bias", wide, &w->bq) || (keys && !vector(b, n->wk, ".bias", kv, &w->bk)) ||
 	     (keys && reads_own_values(b) && !vector(b, n->wv, ".bias", kv, &w->bv))))
+		return false;
+	if (m->norms_by_head && (!bind_norms_by_head(b, n->q_norm, m->heads, &w->q_norm) ||
+	                         !bind_norms_by_head(b, n->k_norm, m->kv_heads, &w->k_norm)))
 		return false;
 	if (norm != HEAD_NORM_NONE &&
 	    (!vector(b, n->q_norm, ".weight", all ? q : head_dim, &w->q_norm) ||

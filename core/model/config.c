@@ -68,14 +68,14 @@ static const struct refused {
 } refused[] = {
     {"pruned_heads", 0, 0},
     {"clip_qkv", 0, 0},
-    {"qk_layernorm", 0, 0},
-    {"use_qk_norm", 0, BY(GLM4_MOE) | BY(MINIMAX_M2) | BY(LLAMA4)},
+    {"qk_layernorm", 0, BY(STABLELM)},
+    {"use_qk_norm", 0, BY(GLM4_MOE) | BY(MINIMAX_M2) | BY(LLAMA4) | BY(COHERE)},
     {"embedding_multiplier", 1, BY_GRANITE | BY(FALCON_H1)},
     {"residual_multiplier", 1, BY_GRANITE},
     {"attention_multiplier", 0, BY_GRANITE},
     {"logits_scaling", 1, BY_GRANITE},
     {"n_shared_experts", 0, BY(GLM4_MOE) | BY(DOTS1) | BY(DEEPSEEK) | BY(NEMOTRON_H)},
-    {"logit_scale", 1, BY(COHERE2)},
+    {"logit_scale", 1, BY(COHERE) | BY(COHERE2)},
     {"num_experts", 0, BY_EXPERTS},
     {"num_local_experts", 0, BY_EXPERTS},
     {"is_encoder_decoder", 0, 0},
@@ -1143,7 +1143,8 @@ static bool read_unrotated(const struct source* s, const cJSON* list) {
 
 /* With use_parallel_residual attention and MLP read the same norm, and there is no other. */
 static bool read_stablelm(const struct source* s) {
-	return read_bool(s, "use_parallel_residual", &s->config->shape.parallel);
+	return read_bool(s, "use_parallel_residual", &s->config->shape.parallel) &&
+	       read_bool(s, "qk_layernorm", &s->config->shape.norms_by_head);
 }
 
 static bool read_smollm3(const struct source* s) {
@@ -1167,6 +1168,13 @@ void shape_rotate_sliding(struct model_shape* m) {
 static bool read_exaone4(const struct source* s) {
 	shape_rotate_sliding(&s->config->shape);
 	return true;
+}
+
+static bool read_cohere(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	m->logit_scale = 0.0625f;
+	return read_bool(s, "use_qk_norm", &m->norms_by_head) &&
+	       read_float(s, "logit_scale", -1e6, 1e6, &m->logit_scale);
 }
 
 static bool read_cohere2(const struct source* s) {
@@ -1865,6 +1873,7 @@ static bool read_special(const struct source* s) {
 	                                                     [SPECIAL_GPT_OSS] = read_gpt_oss,
 	                                                     [SPECIAL_DOTS1] = read_dots1,
 	                                                     [SPECIAL_DEEPSEEK] = read_deepseek,
+	                                                     [SPECIAL_COHERE] = read_cohere,
 	                                                     [SPECIAL_COHERE2] = read_cohere2,
 	                                                     [SPECIAL_GEMMA3N] = read_gemma3n,
 	                                                     [SPECIAL_GEMMA4] = read_gemma4};

@@ -59,6 +59,9 @@
 	.wo = "self_attn.out_proj", .q_norm = "self_attn.q_layernorm", .k_norm = "self_attn.k_layernorm",        \
 	.w_gate = "feed_forward.w1", .w_up = "feed_forward.w3", .down = "feed_forward.w2",                       \
 	.output_norm = "embedding_norm"
+#define COHERES                                                                                              \
+	.epsilon = 1e-5f, .epsilon_field = "layer_norm_eps", .tied = true, BIASES, .norm = NORM_LAYER,           \
+	.norm_without_bias = true, .parallel = true, .interleaved = true, .attention_norm = "input_layernorm"
 #define NEMOTRONS                                                                                            \
 	.special = SPECIAL_NEMOTRON_H, .vocab = 131072, .heads = 32, .kv_heads = 8, .head_dim = 128,             \
 	.context = 4096, .epsilon = 1e-5f, .epsilon_field = "layer_norm_epsilon", .mlp_bias_field = "mlp_bias",  \
@@ -188,11 +191,10 @@ static const struct family families[] = {
                    "\"beta_slow\": 1, \"original_max_position_embeddings\": 8192, \"mscale\": 1, "
                    "\"mscale_all_dim\": 1, \"llama_4_scaling_beta\": 0.1}",
            DEEPSEEKS),
+    FAMILY("cohere", "command-r", .special = SPECIAL_COHERE, .context = 8192, .theta = 5e5f, COHERES),
     FAMILY("cohere2", "cohere2", .special = SPECIAL_COHERE2, .context = 8192, .window = 4096,
            .window_rule = WINDOW_PERIOD, .window_period = 4, .period_field = "sliding_window_pattern",
-           .epsilon = 1e-5f, .epsilon_field = "layer_norm_eps", .tied = true, BIASES, .norm = NORM_LAYER,
-           .norm_without_bias = true, .parallel = true, .interleaved = true,
-           .attention_norm = "input_layernorm"),
+           COHERES),
     FAMILY("hunyuan_v1_dense", "hunyuan-dense", .special = SPECIAL_HUNYUAN, .context = 2048, .epsilon = 1e-5f,
            BIASES, .head_norm = HEAD_NORM_EACH, .norm_after_rope = true,
            .q_norm = "self_attn.query_layernorm", .k_norm = "self_attn.key_layernorm", NORMS_BEFORE),
@@ -237,7 +239,8 @@ static const struct family families[] = {
         .expert_down = "feed_forward.experts.%d.w2.weight", .choice_bias = "feed_forward.expert_bias", LFM2S),
     FAMILY("stablelm", "stablelm", .special = SPECIAL_STABLELM, .context = 4096, .kv_heads = 32,
            .epsilon = 1e-5f, .epsilon_field = "layer_norm_eps", .rotary = 0.25f,
-           .qkv_bias_field = "use_qkv_bias", .norm = NORM_LAYER, NORMS_BEFORE),
+           .qkv_bias_field = "use_qkv_bias", .norm = NORM_LAYER, .q_norm = "self_attn.q_layernorm.norms.%d",
+           .k_norm = "self_attn.k_layernorm.norms.%d", NORMS_BEFORE),
     /* Llama as Voxtral's class completes its text_config */
     FAMILY("voxtral_text", "llama", .context = 131072, .kv_heads = 8, .head_dim = 128, .epsilon = 1e-5f,
            .theta = 1e8f, BIASES, .mlp_bias_field = "mlp_bias", .interleaved_by_convert = true, NORMS_BEFORE),

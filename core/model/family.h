@@ -30,7 +30,7 @@ enum special {
 	SPECIAL_GRANITE4,     /* the same; Mamba-2 and experts beside a shared MLP where its file asks for them */
 	SPECIAL_GRANITE_MOE,  /* multipliers and experts, perhaps beside a shared MLP */
 	SPECIAL_SMOLLM3,      /* listed blocks have no positions */
-	SPECIAL_STABLELM,     /* perhaps attention beside the MLP */
+	SPECIAL_STABLELM,     /* perhaps attention beside the MLP, and norms of each head */
 	SPECIAL_EXAONE4,      /* blocks with full attention have no positions when other blocks have a window */
 	SPECIAL_MINISTRAL3,   /* scores grow with the position */
 	SPECIAL_MIXTRAL,      /* experts */
@@ -47,7 +47,8 @@ enum special {
 	SPECIAL_HUNYUAN,      /* RoPE's base stretched by alpha */
 	SPECIAL_APERTUS,      /* an activation with parameters of its own in each block */
 	SPECIAL_DEEPSEEK,     /* latent attention, experts with shared ones */
-	SPECIAL_COHERE2,      /* a scale of the logits; blocks with full attention have no positions */
+	SPECIAL_COHERE,       /* a scale of the logits, perhaps norms of each head */
+	SPECIAL_COHERE2,      /* the scale; blocks with full attention have no positions */
 	SPECIAL_GEMMA4,      /* heads of two sizes, shared keys, inputs by token and block, experts beside MLPs */
 	SPECIAL_GEMMA3N,     /* several states of a row, shared keys, inputs by token and block, sparse gates */
 	SPECIAL_QWEN3_5,     /* recurrent blocks beside gated attention */

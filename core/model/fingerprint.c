@@ -91,6 +91,8 @@ static void add_later_parts(struct sha256* hash, const struct model_shape* m) {
 	}
 	if (m->altup > 0)
 		add_number(hash, m->altup);
+	if (m->norms_by_head)
+		add_number(hash, m->norms_by_head);
 	if (m->ungated != (m->activation == ACTIVATION_RELU2 || m->activation == ACTIVATION_XIELU))
 		add_number(hash, 1 + m->ungated);
 	if (attention_beside(m))

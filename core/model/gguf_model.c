@@ -175,6 +175,10 @@ static bool is_granite(const struct family* f) {
 	       f->special == SPECIAL_GRANITE_MOE;
 }
 
+static bool is_cohere(const struct family* f) {
+	return f->special == SPECIAL_COHERE || f->special == SPECIAL_COHERE2;
+}
+
 /* Keys that change the arithmetic in ways that the pass does not implement. Zero stands for none. */
 static bool check_refused(const struct gguf_source* s) {
 	static const char* const refused[] = {
@@ -186,7 +190,7 @@ static bool check_refused(const struct gguf_source* s) {
 	bool causal = true;
 	for (int i = s->config->family->shared_up ? 1 : 0; i < n; i++) {
 		float value = 0;
-		if (s->config->family->special == SPECIAL_COHERE2 && strcmp(refused[i], "logit_scale") == 0)
+		if (is_cohere(s->config->family) && strcmp(refused[i], "logit_scale") == 0)
 			continue;
 		if (!read_float(s, refused[i], -1e30, 1e30, &value))
 			return false;
@@ -743,6 +747,8 @@ static bool read_special(const struct gguf_source* s) {
 	case SPECIAL_COHERE2:
 		shape_rotate_sliding(m);
 		return read_float(s, "logit_scale", -1e6, 1e6, &m->logit_scale);
+	case SPECIAL_COHERE:
+		return read_float(s, "logit_scale", -1e6, 1e6, &m->logit_scale);
 	case SPECIAL_APERTUS:
 		return read_apertus(s);
 	case SPECIAL_GEMMA4:
@@ -912,8 +918,11 @@ static bool read_sliding_rope(const struct gguf_source* s) {
 static void read_parts(const struct gguf_source* s) {
 	const struct tensor_table* table = &s->opened->tensors;
 	s->config->tied = !tensor_table_find(table, output_name);
-	s->config->head_norms = tensor_table_find(table, "blk.0.attn_q_norm.weight") != NULL &&
-	                        s->config->family->head_norm == HEAD_NORM_NONE;
+	const bool by_head =
+	    s->config->family->special == SPECIAL_STABLELM || s->config->family->special == SPECIAL_COHERE;
+	const bool norms = tensor_table_find(table, "blk.0.attn_q_norm.weight") != NULL;
+	s->config->head_norms = norms && !by_head && s->config->family->head_norm == HEAD_NORM_NONE;
+	s->config->shape.norms_by_head = norms && by_head;
 	s->config->qkv_bias = tensor_table_find_ending(table, ".attn_q.bias");
 	s->config->output_bias = tensor_table_find_ending(table, ".attn_output.bias");
 	s->config->mlp_bias = tensor_table_find(table, "blk.0.ffn_up.bias") != NULL;

@@ -210,9 +210,10 @@ static bool check_experts(const struct weight_table* w, int block, struct error*
 	return check_tensor(&(struct expected){&b->router, NULL, s->n_experts, s->dim, false}, "a router", error);
 }
 
-/* A norm of queries or keys is over a head or over all of them. */
-static int64_t head_norm_cols(const struct tensor* norm, int head_dim, int64_t all) {
-	return tensor_present(norm) && norm->cols == all ? all : head_dim;
+/* A norm of queries or keys has the weights of a head, or of all of them. */
+static int64_t head_norm_cols(const struct model_shape* s, const struct tensor* norm, int head_dim,
+                              int64_t all) {
+	return s->norms_by_head || (tensor_present(norm) && norm->cols == all) ? all : head_dim;
 }
 
 /* A recurrent block's attention. */
@@ -287,8 +288,8 @@ static bool check_block(const struct weight_table* w, int i, struct error* error
 	    {&b->bq, "bq", 1, s->attention_gated ? 2 * q : q, true},
 	    {&b->bk, "bk", 1, kv, true},
 	    {&b->bv, "bv", 1, kv, true},
-	    {&b->q_norm, "q_norm", 1, head_norm_cols(&b->q_norm, head_dim, q), true},
-	    {&b->k_norm, "k_norm", 1, latent ? seen : head_norm_cols(&b->k_norm, head_dim, kv), !latent},
+	    {&b->q_norm, "q_norm", 1, head_norm_cols(s, &b->q_norm, head_dim, q), true},
+	    {&b->k_norm, "k_norm", 1, latent ? seen : head_norm_cols(s, &b->k_norm, head_dim, kv), !latent},
 	    {&b->wq_a, "wq_a", s->query_latent, d, s->query_latent == 0},
 	    {&b->bq_a, "bq_a", 1, s->query_latent, true},
 	    {&b->q_a_norm, "q_a_norm", 1, s->query_latent, s->query_latent == 0},

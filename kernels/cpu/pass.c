@@ -77,9 +77,16 @@ static void add_output(struct cpu_backend* b, const float* bias, const float* po
 	mark(b, PART_JOIN);
 }
 
-/* Norm of queries and keys, by head (Qwen3) or over all heads (OLMo 2). */
+/* Norm of queries and keys, by head with the same weights (Qwen3) or each with its own (StableLM), or over
+ * all heads (OLMo 2). */
 static void norm_heads(const struct cpu_backend* b, float* heads, int count, int head_dim,
                        const struct tensor* norm) {
+	if (tensor_present(norm) && b->head.weights->shape.norms_by_head) {
+		for (int h = 0; h < count; h++)
+			norm_rows(b, nth(heads, h, head_dim), nth(heads, h, head_dim), floats(norm) + h * head_dim, NULL,
+			          head_dim, 1);
+		return;
+	}
 	if (tensor_present(norm) && norm->cols == head_dim)
 		norm_rows(b, heads, heads, floats(norm), NULL, head_dim, count);
 	else if (tensor_present(norm))

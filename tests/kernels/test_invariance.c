@@ -231,6 +231,8 @@ static void cohere_like(void** state) {
 	shape.rope.interleaved = true;
 	block_set_put(&shape.unrotated, 1);
 	try_sizes(&shape, types, 2, WITH_BIASES | WITH_WINDOW, 20, DTYPE_F16);
+	shape.norms_by_head = true; /* Command R+, StableLM */
+	try_model(&shape, types, 2, WITH_NORM_OVER_HEADS, 26, DTYPE_F16, few_sizes, COUNT(few_sizes));
 }
 
 /* MLPs without a gate, norms after the rotation (Arcee, Apertus, Hunyuan). */

@@ -184,7 +184,7 @@ def judge(config, fused=False, mtp=False, turned=False, length=200, prompt=90, i
         tensors = describe(shapes, family)
         save_file(make(tensors), folder / "model.safetensors", {"format": "pt"})
         (folder / "config.json").write_text(json.dumps(config))
-        model = maker.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+        model = maker.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager").eval()
     vocab = (config.get("text_config") or config).get("vocab_size", 272)
     generator = numpy.random.default_rng(seed)
     tokens = [int(t) for t in generator.integers(0, min(vocab, golden.VOCAB) - 1, length)]

@@ -48,7 +48,7 @@ def write_folder(case, folder):
 
 def by_transformers(folder, config, prompts, n):
     """Tokens of each prompt, and how far the best logit was before the second."""
-    model = configs.model_class(config).from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    model = configs.model_class(config).from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager").eval()
     out = []
     for prompt in prompts:
         cache, step, tokens, margins = golden.new_cache(model), prompt, [], []
