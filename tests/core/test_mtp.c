@@ -107,11 +107,13 @@ static void as_in_llama_cpp(void** state) {
 }
 
 int main(void) {
-	static char dense[] = "qwen3-5", experts[] = "qwen3-5-moe", next[] = "qwen3-next";
+	static char dense[] = "qwen3-5", experts[] = "qwen3-5-moe", next[] = "qwen3-next",
+	            latent[] = "glm4-moe-lite";
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_prestate(as_in_llama_cpp, dense),
 	    cmocka_unit_test_prestate(as_in_llama_cpp, experts),
 	    cmocka_unit_test_prestate(as_in_llama_cpp, next),
+	    cmocka_unit_test_prestate(as_in_llama_cpp, latent),
 	};
 	if (!getenv("SWIFTLET_SOURCE")) {
 		printf("skipped: SWIFTLET_SOURCE is not set to the source tree\n");

@@ -107,7 +107,7 @@ class Mtp(EndToEnd):
         for path in sorted((GOLDEN / "configs").glob("*-mtp.json")):
             yield path.stem, make_folder(json.loads(path.read_text()), self.path(path.stem))
         for name in ("gguf-qwen3-5-text-floats", "gguf-qwen3-5-moe-text-floats", "gguf-glm4-moe-floats",
-                     "gguf-deepseek-v3-floats"):
+                     "gguf-deepseek-v3-floats", "gguf-glm4-moe-lite-floats"):
             yield name, with_mtp(GOLDEN / name / "model.gguf", self.path(name + ".gguf"))
 
     def test_texts(self):
@@ -132,7 +132,7 @@ class Mtp(EndToEnd):
 
     def test_a_layer_that_is_always_right(self):
         """Its first choices are accepted, all of them; what is not are alternatives, of which a round may try one."""
-        for name in "gguf-deepseek-v3-floats", "gguf-qwen3-5-text-floats":
+        for name in "gguf-deepseek-v3-floats", "gguf-glm4-moe-lite-floats", "gguf-qwen3-5-text-floats":
             model = with_mtp(GOLDEN / name / "model.gguf", self.path("silent-" + name + ".gguf"), silent=True)
             write_lines(self.path("in"), [{"id": str(i), "prompt": "the and x in the " * i, "max_tokens": 120} for i in (1, 2, 3)])
             base = ["-m", model, "-i", self.path("in")]

@@ -16,7 +16,7 @@ import gguf_models
 import golden
 
 OUT = gguf_models.OUT / "mtp"
-FAMILIES = ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
+FAMILIES = ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next", "glm4_moe_lite")
 PROMPT, ASKED = 12, 40
 
 
@@ -41,7 +41,8 @@ def tensors_with_layer(model, config, seed):
     for name in out:
         if name.endswith(("attn_output.weight", "ssm_out.weight", "ffn_down.weight", "ffn_down_exps.weight", "ffn_down_shexp.weight")):
             out[name] = (out[name] * 0.25).astype("<f2").astype("<f4")
-    own = next(int(n.split(".")[1]) for n in out if n.endswith("attn_k.weight"))
+    blocks = [int(n.split(".")[1]) for n in out if n.endswith(("attn_k.weight", "attn_kv_a_mqa.weight"))]
+    own = blocks[-1] if hasattr(config, "kv_lora_rank") else blocks[0]  # the first blocks of those may have no experts
     block, dim = f"blk.{config.num_hidden_layers}", config.hidden_size
 
     def drawn(shape, scale, mean=0.0):
