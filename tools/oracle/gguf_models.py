@@ -26,7 +26,7 @@ except ImportError:
     xllamacpp = None  # without both transformers judges alone
 import numpy
 import torch
-from transformers import (ApertusConfig, ArceeConfig, AutoModelForCausalLM, DeepseekV2Config, DeepseekV3Config, Dots1Config,
+from transformers import (ApertusConfig, Cohere2Config, CohereConfig, ArceeConfig, AutoModelForCausalLM, DeepseekV2Config, DeepseekV3Config, Dots1Config,
                           Gemma3nTextConfig, Gemma4TextConfig, Glm4MoeLiteConfig,
                           HunYuanDenseV1Config, Ernie4_5_MoeConfig, Ernie4_5Config, Glm4MoeConfig, MiniMaxM2Config,
                           OlmoeConfig, Qwen2MoeConfig, Exaone4Config, Gemma2Config, Gemma3TextConfig, Glm4Config,
@@ -101,7 +101,8 @@ NORMS = {"gemma2": SANDWICH, "gemma3_text": SANDWICH, "olmo2": SANDWICH, "olmo3"
 LFM2S = ("lfm2", "lfm2_moe")
 ALREADY_HALVES = ("gemma3n_text", *RECURRENT, *LFM2S, "granitemoe", "granitemoehybrid", "nemotron_h", "phimoe", "llama4_text",
                   "falcon_h1")  # the file's values are the model's own
-ARCHITECTURES = {"llama4_text": "llama4", "falcon_h1": "falcon-h1", "granitemoehybrid": "granitehybrid", "lfm2_moe": "lfm2moe", "mistral": "llama", "mixtral": "llama", "ministral3": "mistral3", "gemma3_text": "gemma3",
+COHERES = ("cohere", "cohere2")
+ARCHITECTURES = {"cohere": "command-r", "llama4_text": "llama4", "falcon_h1": "falcon-h1", "granitemoehybrid": "granitehybrid", "lfm2_moe": "lfm2moe", "mistral": "llama", "mixtral": "llama", "ministral3": "mistral3", "gemma3_text": "gemma3",
                  "olmo3": "olmo2", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss", "qwen2_moe": "qwen2moe",
                  "glm4_moe": "glm4moe", "ernie4_5_moe": "ernie4_5-moe", "minimax_m2": "minimax-m2",
                  "qwen3_5_text": "qwen35", "qwen3_5_moe_text": "qwen35moe", "qwen3_next": "qwen3next",
@@ -317,6 +318,10 @@ def tensors_of(model, config):
         if config.model_type == "llama4_text" and ".experts." in name:  # inputs come first
             out.update(split_experts(name, numpy.ascontiguousarray(array.swapaxes(1, 2)), False))
             continue
+        if "_layernorm.norms." in name:  # StableLM's norms by head are a stack
+            stack = f"blk.{name.split('.')[2]}.attn_{name.split('.')[4][0]}_norm.weight"
+            out[stack] = numpy.concatenate([out[stack], array[None]]) if stack in out else array[None]
+            continue
         if name.split(".")[1] in GEMMA3N:
             stack = f"{GEMMA3N[name.split('.')[1]]}.weight"
             out[stack] = numpy.concatenate([out[stack], array[None]]) if stack in out else array[None]
@@ -470,9 +475,12 @@ def write_metadata(writer, config):
         writer.add_head_count_kv([0 if kind in ("conv", "linear_attention") else config.num_key_value_heads for kind in kinds]
                                  if config.model_type in (*LFM2S, "granitemoehybrid") else 1 if hasattr(config, "kv_lora_rank") else
                                  config.num_key_value_heads)
-    if config.model_type == "stablelm":
+    if config.model_type in ("stablelm", *COHERES):
         writer.add_layer_norm_eps(config.layer_norm_eps)
-        writer.add_parallel_residual(False)
+    if config.model_type == "stablelm":
+        writer.add_parallel_residual(config.use_parallel_residual)
+    elif config.model_type in COHERES:
+        writer.add_logit_scale(config.logit_scale)
     else:
         writer.add_layer_norm_rms_eps(config.norm_eps if config.model_type in LFM2S else config.layer_norm_epsilon
                                       if config.model_type == "nemotron_h" else config.rms_norm_eps)
@@ -494,7 +502,7 @@ def write_metadata(writer, config):
         writer.add_key_length(head_dim)
         writer.add_value_length(head_dim)
     if getattr(config, "sliding_window", None) and config.model_type in ("phi3", "gemma2", "gemma3_text",
-                                                                                   "olmo3", "exaone4", "gpt_oss"):
+                                                                                   "olmo3", "exaone4", "gpt_oss", "cohere2"):
         writer.add_sliding_window(config.sliding_window)
     if getattr(config, "sliding_window", None) and config.model_type in ("olmo3", "exaone4"):
         writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config.layer_types])
@@ -738,6 +746,10 @@ def load_by_hand(path, model, config):
                                           values[f"{block}.attn_v_b.weight"]], 1)
                 p.copy_(torch.from_numpy(both.copy()).reshape(p.shape))
                 continue
+            if "_layernorm.norms." in name:
+                _, _, block, _, part, _, head, _ = name.split(".")
+                p.copy_(torch.from_numpy(values[f"blk.{block}.attn_{part[0]}_norm.weight"][int(head)].copy()))
+                continue
             if ".experts." in name and config.model_type != "gemma4_text":
                 inverted = config.model_type == "gpt_oss"
                 parts = [values[n] for n, _ in split_experts(name, numpy.zeros(p.shape, "<f4"), inverted)]
@@ -826,6 +838,8 @@ LATER_FAMILIES = {
     "glm4": (Glm4Config, {"head_dim": 8}),
     "seed_oss": (SeedOssConfig, {"head_dim": 8}),
     "stablelm": (StableLmConfig, {"hidden_size": 32}),
+    "cohere": (CohereConfig, {"logit_scale": 0.7, "tie_word_embeddings": True}),
+    "cohere2": (Cohere2Config, {"logit_scale": 0.7, "tie_word_embeddings": True, "sliding_window": 12}),
     "gemma3": (Gemma3TextConfig, {"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 16,
                                   "num_hidden_layers": 6, "tie_word_embeddings": True}),
     "ministral3": (Ministral3Config, {"head_dim": 8, "rope_parameters": {
@@ -915,6 +929,8 @@ def configs():
         kinds = [TYPE.F32] if family == "falcon_h1" else [TYPE.F16] if family in ALREADY_HALVES else FLOATS
         short = family.replace("_text", "") if family in ("gemma4_text", "gemma3n_text", "llama4_text") else family
         out[f"gguf-{short.replace('_', '-')}-floats"] = (make(**{**LATER, **changes}), kinds, 0.004, 0)
+    out["gguf-stablelm-head-norms"] = (StableLmConfig(**{**LATER, "hidden_size": 32}, qk_layernorm=True,
+                                                      use_parallel_residual=True, use_qkv_bias=True), FLOATS, 0.004, 0)
     out["gguf-falcon-h1-norm"] = (FalconH1Config(**{**LATER, **FALCON, "mamba_n_groups": 2, "mamba_rms_norm": True,
                                                     "mamba_norm_before_gate": False}), [TYPE.F32], 0.004, 0)
     out["gguf-granitemoehybrid-dense"] = (GraniteMoeHybridConfig(**{
@@ -1014,7 +1030,7 @@ def make(name, config, kinds, margin, split):
                 tensors = {n: as_type(a, TYPE.F32) if a.ndim == 1 else drawn(a, next(turn), seed + i)
                            for i, (n, a) in enumerate(arrays.items())}
             else:
-                tensors = {n: as_type(a, kinds[i % len(kinds)] if n.endswith("weight") and "ssm_norm" not in n else TYPE.F32)
+                tensors = {n: as_type(a, kinds[i % len(kinds)] if n.endswith("weight") and "_norm." not in n else TYPE.F32)
                            for i, (n, a) in enumerate(arrays.items())}
             write_file(path, config, tensors)
         judge = load(path, model, config)

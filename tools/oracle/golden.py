@@ -60,7 +60,7 @@ def randomise(model, seed, plus_one):
     with torch.no_grad():
         for name, p in sorted(model.named_parameters()):
             noise = torch.randn(p.shape, generator=generator)
-            if re.search(r"norm(_\d|_f)?\.weight$", name):
+            if re.search(r"norm(_\d|_f|s\.\d+)?\.weight$", name):
                 p.copy_(0.2 * noise + (0 if plus_one and "linear_attn" not in name else 1))
             elif name.endswith(("router.scale", "per_expert_scale", "correct_output_scale")):
                 p.copy_(0.2 * noise + 1)
