@@ -76,12 +76,35 @@ static bool reads_own_values(const struct binding* b) {
 	return !b->config->keys_as_values || block_set_has(&b->config->shape.sliding, b->block);
 }
 
+/* Queries with their gates, which a file holds apart: for each head the rows of both. */
+static bool bind_gated_queries(const struct binding* b, int64_t q, struct tensor* out) {
+	const struct model_shape* m = &b->config->shape;
+	struct tensor of[2];
+	if (!matrix(b, b->names->wq, q, m->dim, &of[0]) ||
+	    !matrix(b, b->names->attention_gate, q, m->dim, &of[1]))
+		return false;
+	if (of[0].type != of[1].type)
+		return error_set(b->error,
+		                 "block %d's queries are of type %s and their gates of %s, expected one type",
+		                 b->block, dtype_name(of[0].type), dtype_name(of[1].type));
+	const size_t bytes = (size_t)m->head_dim * dtype_row_bytes(of[0].type, m->dim);
+	unsigned char* data = kept_new(b->kept, 2 * (size_t)m->heads * bytes);
+	if (!data)
+		return error_set(b->error, "out of memory for the queries and gates of block %d", b->block);
+	for (size_t h = 0; h < 2 * (size_t)m->heads; h++)
+		memcpy(data + h * bytes, (const unsigned char*)of[h % 2].data + h / 2 * bytes, bytes);
+	*out = (struct tensor){.type = of[0].type, .rows = 2 * q, .cols = m->dim, .data = data};
+	return true;
+}
+
 static bool bind_qkv(const struct binding* b, struct block_weights* w, bool keys, int64_t q, int64_t kv) {
 	const struct tensor_names* n = b->names;
 	const int dim = b->config->shape.dim;
 	struct tensor whole;
 	if (!b->config->family->fused_qkv)
-		return matrix(b, n->wq, q, dim, &w->wq) && (!keys || matrix(b, n->wk, kv, dim, &w->wk)) &&
+		return (n->attention_gate ? bind_gated_queries(b, q / 2, &w->wq)
+		                          : matrix(b, n->wq, q, dim, &w->wq)) &&
+		       (!keys || matrix(b, n->wk, kv, dim, &w->wk)) &&
 		       (!keys || !reads_own_values(b) || matrix(b, n->wv, kv, dim, &w->wv));
 	if (!matrix(b, n->fused_qkv, q + 2 * kv, dim, &whole))
 		return false;
@@ -268,8 +291,7 @@ static bool bind_norms_by_head(const struct binding* b, const char* name, int he
 			return false;
 		dtype_to_float(one.type, one.data, joined + (size_t)at.expert * (size_t)head_dim, head_dim);
 	}
-	*out = (struct tensor){
-	    .type = DTYPE_F32, .rows = 1, .cols = (int64_t)heads * head_dim, .data = joined};
+	*out = (struct tensor){.type = DTYPE_F32, .rows = 1, .cols = (int64_t)heads * head_dim, .data = joined};
 	return true;
 }
 

@@ -20,6 +20,7 @@ struct tensor_names {
 	const char *post_attention_norm, *post_mlp_norm; /* of the sub-layer's output */
 	const char *wq, *wk, *wv, *wo, *fused_qkv;
 	const char *q_norm, *k_norm;
+	const char* attention_gate; /* NULL: the gates are in wq */
 	/* A recurrent block's; the last three are full names but for the block */
 	const char *recurrent_in, *recurrent_gate, *recurrent_beta, *recurrent_decay, *recurrent_out;
 	const char *convolution, *state_norm, *decay_bias, *decay_rate, *state_skip;

@@ -57,8 +57,8 @@ static bool required(const struct source* s, const char* field, int high, int* o
 	(BY(MIXTRAL) | BY(QWEN3_MOE) | BY(GPT_OSS) | BY(OLMOE) | BY(QWEN2_MOE) | BY(GLM4_MOE) |                  \
 	 BY(ERNIE4_5_MOE) | BY(MINIMAX_M2) | BY(QWEN3_5_MOE) | BY(QWEN3_NEXT) | BY(DOTS1) | BY(GEMMA4) |         \
 	 BY(DEEPSEEK) | BY(LFM2_MOE) | BY(GRANITE4) | BY(GRANITE_MOE) | BY(NEMOTRON_H) | BY(PHIMOE) |            \
-	 BY(LLAMA4) | BY(QWEN3_VL_MOE))
-#define BY_GRANITE (BY(GRANITE) | BY(GRANITE4) | BY(GRANITE_MOE))
+	 BY(LLAMA4) | BY(QWEN3_VL_MOE) | BY(MELLUM) | BY(HUNYUAN_MOE) | BY(EXAONE_MOE) | BY(AFMOE))
+#define BY_GRANITE (BY(GRANITE) | BY(GRANITE4) | BY(GRANITE_MOE) | BY(GRANITE_SWA) | BY(HYPERCLOVAX))
 /* Fields that change the arithmetic in ways that the pass does not implement. Each has the one value that is
  * accepted: none, or the number given. The families named read the field in their own function. */
 static const struct refused {
@@ -527,7 +527,9 @@ static bool apply_rule(const struct source* s, int first_sliding) {
 	else if (f->period_field && !read_int(s, f->period_field, 0, LARGEST, &period))
 		return false;
 	for (int b = 0; b < m->n_blocks; b++)
-		if (f->window_rule == WINDOW_PERIOD ? period && (b + 1) % period : b >= first_sliding)
+		if (f->window_rule == WINDOW_PERIOD  ? period && (b + 1) % period
+		    : f->window_rule == WINDOW_AFTER ? b % period
+		                                     : b >= first_sliding)
 			block_set_put(&m->sliding, b);
 	return true;
 }
@@ -740,7 +742,9 @@ static bool read_proportional(const struct source* s, struct rope* r) {
 static bool read_alpha(const struct source* s, struct rope* r, bool* done) {
 	float alpha = 0;
 	*done = false;
-	if (s->config->family->special != SPECIAL_HUNYUAN || r->scaling != ROPE_DYNAMIC)
+	if ((s->config->family->special != SPECIAL_HUNYUAN &&
+	     s->config->family->special != SPECIAL_HUNYUAN_MOE) ||
+	    r->scaling != ROPE_DYNAMIC)
 		return true;
 	if (!read_float(s, "alpha", 0, 1e9, &alpha))
 		return false;
@@ -899,6 +903,22 @@ static bool read_only_rope(const struct source* s, const cJSON* parameters, floa
 	       read_latent_rope(s, parameters);
 }
 
+/* Granite's rotations differ by kind of block in their bases alone, which read_granite_swa has found. */
+static bool read_listed_ropes(const struct source* s, const cJSON* parameters, float theta) {
+	struct model_shape* m = &s->config->shape;
+	struct config* c = s->config;
+	if (!read_only_rope(s, parameters, theta))
+		return false;
+	if (c->theta > 0)
+		m->rope.theta = c->theta;
+	if (c->sliding_theta == 0 || c->sliding_theta == m->rope.theta)
+		return true;
+	if (!read_one_rope(s, parameters, m->head_dim, theta, false, &m->sliding_rope))
+		return false;
+	m->sliding_rope.theta = c->sliding_theta;
+	return true;
+}
+
 /* transformers 5 writes rope_parameters with theta inside. Older versions write rope_scaling beside
  * rope_theta. When a file has both, rope_scaling replaces rope_parameters, theta included. */
 static bool read_rope(const struct source* s) {
@@ -916,6 +936,8 @@ static bool read_rope(const struct source* s) {
 		return read_gemma4_ropes(s, parameters);
 	if (f->sliding_theta > 0)
 		return read_ropes_by_kind(s, parameters, scaling, theta);
+	if (s->config->sliding_theta > 0 || s->config->theta > 0)
+		return read_listed_ropes(s, scaling ? scaling : parameters, theta);
 	cJSON* by_default = f->rope && !parameters && !scaling ? cJSON_Parse(f->rope) : NULL;
 	const bool good = read_only_rope(s, scaling ? scaling : by_default ? by_default : parameters, theta);
 	cJSON_Delete(by_default);
@@ -959,6 +981,47 @@ static bool read_granite(const struct source* s) {
 		return false;
 	m->logit_scale = 1 / divisor;
 	return true;
+}
+
+/* attention_multiplier is a head's usual scale where it is absent, and logits_scaling no divisor. */
+static bool read_hyperclovax(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	const float usual = m->attention_scale;
+	bool norms = true;
+	if (!read_granite(s) || !read_bool(s, "use_post_norm", &norms))
+		return false;
+	if (!json_field(s->json, "attention_multiplier"))
+		m->attention_scale = usual;
+	m->logit_scale = 1;
+	return read_float(s, "logits_scaling", 1e-6, 1e6, &m->logit_scale) &&
+	       (norms || fail(s, "use_post_norm is false, which is not supported; supported is true"));
+}
+
+/* layer_rope_theta has a base for each block, 0 for one without positions. Those of a kind of block have to
+ * be the same. read_granite_swa_ropes takes them from here. */
+static bool read_granite_swa(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	const cJSON *list = json_field(s->json, "layer_rope_theta"), *one;
+	float* const of[] = {&s->config->theta, &s->config->sliding_theta};
+	int b = 0;
+	if (list && (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != m->n_blocks))
+		return fail(s, "layer_rope_theta is not an array of %d numbers", m->n_blocks);
+	cJSON_ArrayForEach (one, list) {
+		float* const theta = of[m->sliding_window && block_set_has(&m->sliding, b)];
+		if (!cJSON_IsNumber(one) || (one->valuedouble != 0 && !(one->valuedouble > 1)) ||
+		    one->valuedouble > 1e12)
+			return fail(s, "layer_rope_theta[%d] is neither 0 nor a number above 1", b);
+		if (one->valuedouble == 0)
+			block_set_put(&m->unrotated, b);
+		else if (*theta == 0)
+			*theta = (float)one->valuedouble;
+		else if (*theta != (float)one->valuedouble)
+			return fail(
+			    s, "layer_rope_theta[%d] is unlike that of other blocks of its kind, which is not supported",
+			    b);
+		b++;
+	}
+	return read_granite(s);
 }
 
 /* Granite's experts; the MLP that may be beside them counts as a shared one. */
@@ -1285,6 +1348,18 @@ static bool read_some_experts(const struct source* s, int n, int used, int ffn) 
 
 static bool read_qwen3_moe(const struct source* s) { return read_some_experts(s, 128, 8, 768); }
 
+static bool read_mellum(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	set_experts(m, 64, 8, 896);
+	m->experts_normalised = true;
+	if (!json_field(s->json, "layer_types"))
+		m->sliding = (struct block_set){{0}};
+	return read_expert_counts(s, "num_experts") &&
+	       read_int(s, "moe_intermediate_size", 1, LARGEST, &m->expert_ffn) &&
+	       read_bool(s, "norm_topk_prob", &m->experts_normalised) &&
+	       read_types(s, "mlp_layer_types", "sparse", "dense", &s->config->dense);
+}
+
 static bool read_qwen3_vl_moe(const struct source* s) {
 	if (!read_some_experts(s, 60, 4, 1408))
 		return false;
@@ -1503,6 +1578,76 @@ static bool read_glm4_moe(const struct source* s) {
 	       read_bool(s, "use_qk_norm", &c->head_norms) && read_further_blocks(s);
 }
 
+/* A number, or a list of one for each block, which have to be the same. */
+static bool read_same(const struct source* s, const char* field, int* out) {
+	const cJSON *value = json_field(s->json, field), *one;
+	if (!cJSON_IsArray(value))
+		return read_int(s, field, 1, MOST_EXPERTS, out);
+	cJSON_ArrayForEach (one, value) {
+		int64_t n;
+		if (!json_whole(one, 1, MOST_EXPERTS, &n) || n != (int64_t)value->child->valuedouble)
+			return fail(s, "%s lists something that is not one number from 1 to %d for all blocks", field,
+			            MOST_EXPERTS);
+		*out = (int)n;
+	}
+	return true;
+}
+
+/* The class has one shared expert as wide as the others, whatever num_shared_expert is. */
+static bool read_hunyuan_moe(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	set_experts(m, 1, 1, m->ffn);
+	m->shared_ffn = m->ffn;
+	m->experts_normalised = true;
+	if (!read_same(s, "num_experts", &m->n_experts) || !read_same(s, "moe_topk", &m->experts_used))
+		return false;
+	return m->experts_used <= m->n_experts ||
+	       fail(s, "moe_topk is %d, expected at most the %d experts", m->experts_used, m->n_experts);
+}
+
+static bool read_exaone_moe(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	const cJSON* letters = json_field(s->json, "sliding_window_pattern");
+	const bool listed = json_field(s->json, "mlp_layer_types");
+	set_experts(m, 64, 8, 1024);
+	m->experts_normalised = true;
+	if (cJSON_IsString(letters) && !json_field(s->json, "layer_types"))
+		return fail(s, "sliding_window_pattern is \"%.40s\" without layer_types, which is not supported",
+		            letters->valuestring);
+	shape_rotate_sliding(m);
+	if (!read_expert_counts(s, "num_experts") || !read_grouped_experts(s, 1, 1) ||
+	    !read_shared(s, "num_shared_experts", 1))
+		return false;
+	if (!json_field(s->json, "routed_scaling_factor"))
+		m->experts_scale = 2.5f;
+	if (listed)
+		s->config->dense = (struct block_set){{0}};
+	return read_types(s, "mlp_layer_types", "sparse", "dense", &s->config->dense);
+}
+
+static bool read_afmoe(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	bool scaled = false, bias = false;
+	int dense = 1;
+	set_experts(m, 64, 6, 1408);
+	m->experts_normalised = m->experts_sigmoid = m->attention_gated = true;
+	m->experts_scale = 1;
+	for (int b = 0; b < m->n_blocks; b++)
+		if (!block_set_has(&m->sliding, b))
+			block_set_put(&m->unrotated, b);
+	if (!read_expert_counts(s, "num_experts") || !read_bool(s, "mup_enabled", &scaled) ||
+	    !read_bool(s, "attention_bias", &bias) ||
+	    !read_int(s, "moe_intermediate_size", 1, LARGEST, &m->expert_ffn) ||
+	    !read_float(s, "route_scale", 1e-6, 1e6, &m->experts_scale) ||
+	    !read_int(s, "num_dense_layers", 0, MAX_BLOCKS, &dense) || !read_shared(s, "num_shared_experts", 2))
+		return false;
+	if (scaled)
+		m->embedding_scale = sqrtf((float)m->dim);
+	for (int b = 0; b < dense && b < m->n_blocks; b++)
+		block_set_put(&s->config->dense, b);
+	return !bias || fail(s, "attention_bias is true, which is not supported; supported is false");
+}
+
 static bool read_dots1(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	m->expert_ffn = 1408;
@@ -1561,6 +1706,7 @@ static const struct latent_defaults {
     {"deepseek_v2", 512, 1536, 128, 64, 128, 64, 0, 1407, 2, 0, 0, 0, 0, 1, false, false, false, false},
     {"deepseek_v3", 512, 1536, 128, 64, 128, 256, 8, 2048, 1, 8, 4, 3, 1, 2.5f, true, true, false, false},
     {"glm4_moe_lite", 512, 768, 192, 64, 256, 64, 4, 1536, 1, 1, 1, 0, 0, 1.8f, true, true, true, true},
+    {"youtu", 512, 1536, 128, 64, 128, 0, 0, 0, 0, 0, 0, 0, 0, 1, false, false, false, false},
     {"mistral4", 256, 1024, 64, 64, 128, 128, 4, 2048, 1, 1, 1, 0, 0, 1, true, false, false, false},
 };
 
@@ -1642,7 +1788,7 @@ static bool read_latent_experts(const struct source* s, const struct latent_defa
 
 static bool read_deepseek(const struct source* s) {
 	const struct latent_defaults* d = latent_of(s->config->family->name);
-	return read_latent_sizes(s, d) && read_latent_experts(s, d);
+	return read_latent_sizes(s, d) && (d->experts == 0 || read_latent_experts(s, d));
 }
 
 /* ---- Gemma 4 ------------------------------------------------------------------------------ */
@@ -1841,11 +1987,26 @@ static bool read_gpt_oss(const struct source* s) {
 	return read_expert_counts(s, "num_experts");
 }
 
+/* Old files say "gelu" and mean the one by tanh. */
+static bool read_gemma1(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	if (m->activation == ACTIVATION_GELU)
+		m->activation = ACTIVATION_GELU_TANH;
+	return true;
+}
+
 static bool read_gemma2(const struct source* s) { return read_gemma(s, 50, 30); }
 static bool read_gemma3(const struct source* s) { return read_gemma(s, 0, 0); }
 
 static bool read_special(const struct source* s) {
-	static bool (*const read[])(const struct source*) = {[SPECIAL_GEMMA2] = read_gemma2,
+	static bool (*const read[])(const struct source*) = {[SPECIAL_GEMMA] = read_gemma1,
+	                                                     [SPECIAL_GEMMA2] = read_gemma2,
+	                                                     [SPECIAL_HYPERCLOVAX] = read_hyperclovax,
+	                                                     [SPECIAL_GRANITE_SWA] = read_granite_swa,
+	                                                     [SPECIAL_MELLUM] = read_mellum,
+	                                                     [SPECIAL_HUNYUAN_MOE] = read_hunyuan_moe,
+	                                                     [SPECIAL_EXAONE_MOE] = read_exaone_moe,
+	                                                     [SPECIAL_AFMOE] = read_afmoe,
 	                                                     [SPECIAL_GEMMA3] = read_gemma3,
 	                                                     [SPECIAL_GRANITE] = read_granite,
 	                                                     [SPECIAL_GRANITE4] = read_granite4,
@@ -1896,6 +2057,7 @@ static bool read_parts(const struct source* s) {
 	c->tied_if_absent = s->outer && !json_field(s->outer, "tie_word_embeddings");
 	c->qkv_bias = f->qkv_bias;
 	c->output_bias = f->output_bias;
+	c->mlp_bias = f->mlp_bias;
 	config_scales(c);
 	return read_bool(s, "tie_word_embeddings", &c->tied) &&
 	       (!s->outer || json_bool(s->outer, s->file, "tie_word_embeddings", &c->tied, s->error)) &&
@@ -2008,6 +2170,14 @@ bool config_check(const struct config* c, const char* file, struct error* error)
 	if (m->n_experts && (m->experts_used < 1 || m->experts_used > m->n_experts || m->expert_ffn < 1))
 		return error_set(error, "%s: %d of %d experts with a feed-forward of %d is not possible", file,
 		                 m->experts_used, m->n_experts, m->expert_ffn);
+	const int groups = m->expert_groups, used = m->expert_groups_used;
+	if (groups > 1 && (m->n_experts % groups || used < 1 || used > groups ||
+	                   m->n_experts / groups * used < m->experts_used))
+		return error_set(
+		    error,
+		    "%s: %d of %d experts cannot come from %d of %d groups; groups of one size are expected, "
+		    "with enough experts in those that are chosen",
+		    file, m->experts_used, m->n_experts, used, groups);
 	if (!(m->norm_epsilon >= 0) || !isfinite(m->rope.theta) || !(m->rope.theta > 1) ||
 	    !isfinite(m->attention_scale) || !isfinite(m->rope.attention_factor) ||
 	    !isfinite(m->sliding_rope.theta) || !isfinite(m->sliding_rope.attention_factor))

@@ -16,10 +16,11 @@ struct config {
 	bool tied;                /* the output head is the embedding */
 	bool tied_if_absent;      /* the config does not say: the head is tied if the files hold none */
 	bool qkv_bias, output_bias, mlp_bias;
-	bool head_bias;         /* the output head has one */
-	bool plain_head_norms;  /* of rotated blocks, without weights */
-	bool head_norms;        /* queries and keys have norms even if the family does not require them */
-	struct block_set dense; /* in a model with experts: the blocks that have one MLP */
+	bool head_bias;             /* the output head has one */
+	float theta, sliding_theta; /* of RoPE where blocks list theirs; else 0 (Granite SWA) */
+	bool plain_head_norms;      /* of rotated blocks, without weights */
+	bool head_norms;            /* queries and keys have norms even if the family does not require them */
+	struct block_set dense;     /* in a model with experts: the blocks that have one MLP */
 	/* With single_mixers: which of the file's layers are a block's attention or recurrence, and its MLP. */
 	int16_t mixer_layer[MAX_BLOCKS], mlp_layer[MAX_BLOCKS];
 	bool convolution_bias;   /* of Mamba-2's blocks */

@@ -74,6 +74,16 @@
 	.shared_down = "mixer.shared_experts.down_proj"
 #define OLMOS .context = 2048, .epsilon = 1e-5f, BIASES, .head_norm = HEAD_NORM_ALL, NORMS_AFTER
 
+#define CLOSELY_LLAMA                                                                                        \
+	.context = 131072, .kv_heads = 8, .head_dim = 128, .epsilon = 1e-5f, BIASES,                             \
+	.mlp_bias_field = "mlp_bias", NORMS_BEFORE
+#define GLM4_NORMS                                                                                           \
+	.attention_norm = "input_layernorm", .post_attention_norm = "post_self_attn_layernorm",                  \
+	.mlp_norm = "post_attention_layernorm", .post_mlp_norm = "post_mlp_layernorm"
+#define GLM4_MOES                                                                                            \
+	.special = SPECIAL_GLM4_MOE, .kv_heads = 8, .epsilon = 1e-5f, .qkv_bias_field = "attention_bias",        \
+	EXPERTS, SHARED_EXPERTS, .choice_bias = "mlp.gate.e_score_correction_bias", NORMS_BEFORE
+
 /* A row: the name in config.json, the architecture's in GGUF, and what differs from zero. */
 #define FAMILY(name_, architecture_, ...)                                                                    \
 	{ .name = name_, .architecture = architecture_, __VA_ARGS__ }
@@ -148,9 +158,12 @@ static const struct family families[] = {
            .epsilon = 1e-5f, .head_norm = HEAD_NORM_EACH, NORMS_AFTER),
     FAMILY("glm4", "glm4", .context = 131072, .kv_heads = 2, .head_dim = 128, .epsilon = 1.5625e-7f,
            .rotary = 0.5f, .qkv_bias = true, .qkv_bias_field = "attention_bias", .interleaved = true,
-           .fused_gate_up = true, .attention_norm = "input_layernorm",
-           .post_attention_norm = "post_self_attn_layernorm", .mlp_norm = "post_attention_layernorm",
-           .post_mlp_norm = "post_mlp_layernorm"),
+           .fused_gate_up = true, GLM4_NORMS),
+    FAMILY("glm4v_text", "", .context = 32768, .kv_heads = 2, .epsilon = 1e-5f, .rotary = 1, .qkv_bias = true,
+           .interleaved = true, .fused_gate_up = true, GLM4_NORMS),
+    FAMILY("glm_ocr_text", "", .context = 131072, .kv_heads = 8, .epsilon = 1e-5f, .rotary = 1,
+           .interleaved = true, .fused_gate_up = true, GLM4_NORMS),
+    FAMILY("glm4v_moe_text", "", .context = 65536, .rotary = 0.5f, .qkv_bias = true, GLM4_MOES),
     FAMILY("seed_oss", "seed_oss", .context = 524288, .kv_heads = 8, .head_dim = 128, .epsilon = 1e-6f,
            .qkv_bias = true, .qkv_bias_field = "attention_bias", .output_bias_field = "attention_out_bias",
            .mlp_bias_field = "mlp_bias", NORMS_BEFORE, .gguf_mlp_norm = "post_attention_norm"),
@@ -241,6 +254,64 @@ static const struct family families[] = {
            .epsilon = 1e-5f, .epsilon_field = "layer_norm_eps", .rotary = 0.25f,
            .qkv_bias_field = "use_qkv_bias", .norm = NORM_LAYER, .q_norm = "self_attn.q_layernorm.norms.%d",
            .k_norm = "self_attn.k_layernorm.norms.%d", NORMS_BEFORE),
+    FAMILY("iquestcoder", "", CLOSELY_LLAMA),
+    FAMILY("internlm3", "", .context = 32768, .kv_heads = 2, .head_dim = 128, .epsilon = 1e-5f, BIASES,
+           .mlp_bias_field = "mlp_bias", NORMS_BEFORE),
+    FAMILY("cwm", "", .context = 131072, .kv_heads = 8, .head_dim = 128, .window = 8192,
+           .window_rule = WINDOW_AFTER, .window_period = 4, .epsilon = 1e-5f, .theta = 1e6f,
+           .rope =
+               "{\"rope_type\": \"llama3\", \"rope_theta\": 1e6, \"factor\": 16, \"high_freq_factor\": 4, "
+               "\"low_freq_factor\": 1, \"original_max_position_embeddings\": 8192}",
+           .mlp_bias_field = "mlp_bias", NORMS_BEFORE),
+    FAMILY("jais2", "", .context = 8192, .epsilon = 1e-5f, .epsilon_field = "layer_norm_eps",
+           .qkv_bias = true, .output_bias = true, .mlp_bias = true, BIASES, .mlp_bias_field = "mlp_bias",
+           .norm = NORM_LAYER, .activation = ACTIVATION_RELU2, .ungated = true, NORMS_BEFORE),
+    FAMILY("nemotron", "", .context = 4096, .epsilon = 1e-5f, .epsilon_field = "norm_eps", .rotary = 0.5f,
+           BIASES, .mlp_bias_field = "mlp_bias", .norm = NORM_LAYER, .norm_plus_one = true,
+           .activation = ACTIVATION_RELU2, .ungated = true, NORMS_BEFORE),
+    FAMILY("starcoder2", "", .context = 4096, .kv_heads = 2, .window_rule = WINDOW_ALL, .epsilon = 1e-5f,
+           .epsilon_field = "norm_epsilon", .tied = true, .qkv_bias = true, .output_bias = true,
+           .mlp_bias = true, .qkv_bias_field = "use_bias", .output_bias_field = "use_bias",
+           .mlp_bias_field = "use_bias", .norm = NORM_LAYER, .activation = ACTIVATION_GELU_TANH,
+           .ungated = true, .w_up = "mlp.c_fc", .down = "mlp.c_proj", NORMS_BEFORE),
+    FAMILY("helium", "", .context = 4096, .kv_heads = 20, .head_dim = 128, .epsilon = 1e-8f, .theta = 1e5f,
+           .qkv_bias_field = "attention_bias", .mlp_bias_field = "mlp_bias", .interleaved = true, NORMS_BEFORE),
+    FAMILY("gemma", "", .special = SPECIAL_GEMMA, .context = 8192, .kv_heads = 16, .head_dim = 256,
+           .epsilon = 1e-6f, .tied = true, BIASES, .norm_plus_one = true, .scaled_embedding = true,
+           .activation = ACTIVATION_GELU_TANH, NORMS_BEFORE),
+    FAMILY("vaultgemma", "", .special = SPECIAL_GEMMA2, .context = 8192, .window_period = 2, .kv_heads = 4,
+           .head_dim = 256, .window = 4096, .window_rule = WINDOW_PERIOD, .epsilon = 1e-6f, .tied = true,
+           BIASES, .activation_field = "hidden_activation", .norm_plus_one = true, .scaled_embedding = true,
+           .activation = ACTIVATION_GELU_TANH, .attention_norm = "input_layernorm",
+           .mlp_norm = "pre_feedforward_layernorm"),
+    FAMILY("hyperclovax", "", .special = SPECIAL_HYPERCLOVAX, .context = 2048, .epsilon = 1e-6f, BIASES,
+           .mlp_bias_field = "mlp_bias", .post_attention_norm = "post_norm1", .post_mlp_norm = "post_norm2",
+           NORMS_BEFORE),
+    FAMILY("granite_swa", "", .special = SPECIAL_GRANITE_SWA, .context = 8192, .kv_heads = 4, .window = 128,
+           .window_rule = WINDOW_AFTER, .window_period = 4, .epsilon = 1e-5f, .tied = true, BIASES,
+           .mlp_bias_field = "mlp_bias", .sinks = true, NORMS_BEFORE),
+    FAMILY("youtu", "", .context = 131072, .epsilon = 1e-6f, .tied = true, DEEPSEEKS),
+    FAMILY("hunyuan_v1_moe", "", .special = SPECIAL_HUNYUAN_MOE, .context = 2048, .epsilon = 1e-5f, BIASES,
+           .head_norm = HEAD_NORM_EACH, .norm_after_rope = true, .q_norm = "self_attn.query_layernorm",
+           .k_norm = "self_attn.key_layernorm", .router = "mlp.gate.wg.weight",
+           .expert_gate = "mlp.experts.%d.gate_proj.weight", .expert_up = "mlp.experts.%d.up_proj.weight",
+           .expert_down = "mlp.experts.%d.down_proj.weight", .shared_gate_proj = "mlp.shared_mlp.gate_proj",
+           .shared_up = "mlp.shared_mlp.up_proj", .shared_down = "mlp.shared_mlp.down_proj", NORMS_BEFORE),
+    FAMILY("mellum", "", .special = SPECIAL_MELLUM, .context = 131072, .kv_heads = 4, .head_dim = 128,
+           .window = 1024, .window_rule = WINDOW_LISTED, .epsilon = 1e-6f, .theta = 5e5f,
+           .sliding_theta = 1e4f, BIASES, .head_norm = HEAD_NORM_EACH, EXPERTS, NORMS_BEFORE),
+    FAMILY("exaone_moe", "", .special = SPECIAL_EXAONE_MOE, .context = 2048, .kv_heads = 32, .window = 4096,
+           .window_rule = WINDOW_PERIOD, .window_period = 4, .period_field = "sliding_window_pattern",
+           .epsilon = 1e-5f, .head_norm = HEAD_NORM_EACH, EXPERTS, SHARED_EXPERTS,
+           .choice_bias = "mlp.e_score_correction_bias", NORMS_BEFORE),
+    FAMILY("afmoe", "", .special = SPECIAL_AFMOE, .context = 16384, .head_dim = 128, .window = 1024,
+           .window_rule = WINDOW_PERIOD, .window_period = 4, .period_field = "global_attn_every_n_layers",
+           .epsilon = 1e-5f, .head_norm = HEAD_NORM_EACH, .attention_gate = "self_attn.gate_proj",
+           .router = "mlp.router.gate.weight", .expert_gate = "mlp.experts.%d.gate_proj.weight",
+           .expert_up = "mlp.experts.%d.up_proj.weight", .expert_down = "mlp.experts.%d.down_proj.weight",
+           .choice_bias = "mlp.expert_bias", SHARED_EXPERTS, .attention_norm = "input_layernorm",
+           .post_attention_norm = "post_attention_layernorm", .mlp_norm = "pre_mlp_layernorm",
+           .post_mlp_norm = "post_mlp_layernorm"),
     /* Llama as Voxtral's class completes its text_config */
     FAMILY("voxtral_text", "llama", .context = 131072, .kv_heads = 8, .head_dim = 128, .epsilon = 1e-5f,
            .theta = 1e8f, BIASES, .mlp_bias_field = "mlp_bias", .interleaved_by_convert = true, NORMS_BEFORE),
@@ -257,7 +328,8 @@ const struct family* family_by_name(const char* name) {
 
 const struct family* family_by_architecture(const char* name, size_t size) {
 	for (int i = 0; i < FAMILIES; i++)
-		if (strlen(families[i].architecture) == size && memcmp(families[i].architecture, name, size) == 0)
+		if (size > 0 && strlen(families[i].architecture) == size &&
+		    memcmp(families[i].architecture, name, size) == 0)
 			return &families[i];
 	return NULL;
 }
@@ -276,6 +348,10 @@ static const struct within {
               {"qwen3_5", "qwen3_5_text", false},
               {"qwen3_5_moe", "qwen3_5_moe_text", false},
               {"exaone4_5", "exaone4", false},
+              {"glm4v", "glm4v_text", false},
+              {"glm46v", "glm4v_text", false},
+              {"glm_ocr", "glm_ocr_text", false},
+              {"glm4v_moe", "glm4v_moe_text", false},
               {"llama4", "llama4_text", false},
               {"llava", "llama", false},
               {"llava_next", "llama", false},

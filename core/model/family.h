@@ -15,7 +15,8 @@ enum window_rule {
 	WINDOW_FROM,      /* those from max_window_layers on */
 	WINDOW_OPTED,     /* those from max_window_layers on, where use_sliding_window is true */
 	WINDOW_OPTED_ALL, /* all, where that is true; layer_types is not read */
-	WINDOW_PERIOD     /* all but every period-th */
+	WINDOW_PERIOD,    /* all but every period-th */
+	WINDOW_AFTER      /* all but the first of every period */
 };
 
 /* The norm that queries and keys get before they are rotated. */
@@ -24,10 +25,13 @@ enum head_norm { HEAD_NORM_NONE, HEAD_NORM_EACH, HEAD_NORM_ALL };
 /* Behaviour of a family that no field of a row can express. */
 enum special {
 	SPECIAL_NONE,
-	SPECIAL_GEMMA2,       /* caps, scores divided by a number of its own */
-	SPECIAL_GEMMA3,       /* the same */
-	SPECIAL_GRANITE,      /* multipliers */
-	SPECIAL_GRANITE4,     /* the same; Mamba-2 and experts beside a shared MLP where its file asks for them */
+	SPECIAL_GEMMA,       /* its "gelu" is the one by tanh */
+	SPECIAL_GEMMA2,      /* caps, scores divided by a number of its own */
+	SPECIAL_GEMMA3,      /* the same */
+	SPECIAL_GRANITE,     /* multipliers */
+	SPECIAL_HYPERCLOVAX, /* the same, of which the logits' multiplies */
+	SPECIAL_GRANITE_SWA, /* multipliers, and a RoPE base for each block */
+	SPECIAL_GRANITE4, /* multipliers; Mamba-2 and experts beside a shared MLP where its file asks for them */
 	SPECIAL_GRANITE_MOE,  /* multipliers and experts, perhaps beside a shared MLP */
 	SPECIAL_SMOLLM3,      /* listed blocks have no positions */
 	SPECIAL_STABLELM,     /* perhaps attention beside the MLP, and norms of each head */
@@ -37,6 +41,7 @@ enum special {
 	SPECIAL_PHIMOE,       /* experts chosen one after another; RoPE's factors by length; a bias of the head */
 	SPECIAL_QWEN3_MOE,    /* experts, in some blocks */
 	SPECIAL_QWEN3_VL_MOE, /* the same, always with weights that sum to 1, in stacks with their inputs first */
+	SPECIAL_MELLUM,       /* the same in listed blocks */
 	SPECIAL_GPT_OSS,      /* experts of a clamped activation */
 	SPECIAL_OLMOE,        /* experts in every block */
 	SPECIAL_QWEN2_MOE,    /* experts, one of them shared */
@@ -45,6 +50,9 @@ enum special {
 	SPECIAL_MINIMAX_M2,   /* experts chosen by sigmoids */
 	SPECIAL_DOTS1,        /* the same, shared ones, with other defaults than GLM's */
 	SPECIAL_HUNYUAN,      /* RoPE's base stretched by alpha */
+	SPECIAL_HUNYUAN_MOE,  /* the same with experts in every block, one of them shared */
+	SPECIAL_EXAONE_MOE,   /* EXAONE 4's positions, experts chosen by sigmoids, shared ones */
+	SPECIAL_AFMOE,        /* the same with a gate of attention's output */
 	SPECIAL_APERTUS,      /* an activation with parameters of its own in each block */
 	SPECIAL_DEEPSEEK,     /* latent attention, experts with shared ones */
 	SPECIAL_COHERE,       /* a scale of the logits, perhaps norms of each head */
@@ -71,7 +79,7 @@ enum mtp_place {
 
 struct family {
 	const char* name;         /* config.json's model_type */
-	const char* architecture; /* GGUF's general.architecture; the first row with a name takes it */
+	const char* architecture; /* GGUF's general.architecture; the first row with a name takes it; "": none */
 	enum special special;
 
 	/* Defaults when config.json gives none. 0: derived or required; window_period 0: the rule is not
@@ -80,7 +88,7 @@ struct family {
 	float epsilon, theta,
 	    sliding_theta; /* theta 0: 10000; sliding_theta 0: sliding blocks have the others' RoPE */
 	float rotary;      /* share of a head that is rotated; 0: all, whatever the file states */
-	bool tied, qkv_bias, output_bias;
+	bool tied, qkv_bias, output_bias, mlp_bias;
 	enum window_rule window_rule;
 	int first_sliding; /* WINDOW_OPTED: the default of max_window_layers */
 
@@ -113,6 +121,7 @@ struct family {
 	const char* gguf_mlp_norm; /* GGUF's name, if it is not ffn_norm */
 	/* Names in a folder that differ from Llama's, such as self_attn.o_proj. */
 	const char *wo, *q_norm, *k_norm, *w_gate, *w_up, *output_norm;
+	const char* attention_gate; /* a map of attention's gates that is no part of the queries' */
 	bool paired;                /* a layer of its files is two blocks: Mamba-2, and attention beside it */
 	bool single_mixers;         /* a layer of its files is one sub-layer, which they call mixer */
 	const char* state_space;    /* Mamba-2's part of a block: "mamba" or "mixer" */

@@ -96,6 +96,7 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .fused_qkv = "self_attn.qkv_proj",
 	    .q_norm = f->q_norm ? f->q_norm : "self_attn.q_norm",
 	    .k_norm = f->k_norm ? f->k_norm : "self_attn.k_norm",
+	    .attention_gate = f->attention_gate,
 	    .recurrent_in = is_short ? "conv.in_proj" : recurrent->in,
 	    .recurrent_gate = "linear_attn.in_proj_z",
 	    .recurrent_beta = "linear_attn.in_proj_b",

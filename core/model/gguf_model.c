@@ -771,6 +771,13 @@ static bool read_special(const struct gguf_source* s) {
 		m->experts_near = 0.02f;
 		s->config->head_bias = tensor_table_find(&s->opened->tensors, "output.bias") != NULL;
 		break;
+	case SPECIAL_GEMMA: /* these and the next six have no architecture in GGUF here */
+	case SPECIAL_HYPERCLOVAX:
+	case SPECIAL_GRANITE_SWA:
+	case SPECIAL_MELLUM:
+	case SPECIAL_HUNYUAN_MOE:
+	case SPECIAL_EXAONE_MOE:
+	case SPECIAL_AFMOE:
 	case SPECIAL_STABLELM:
 	case SPECIAL_NONE:
 	case SPECIAL_DOTS1:

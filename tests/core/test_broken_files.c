@@ -156,6 +156,7 @@ static void refuse_config(const char* field, const char* part) {
 #define PHIMOE                                                                                               \
 	"\"model_type\": \"phimoe\", \"rope_scaling\": {\"original_max_position_embeddings\": 64, "              \
 	"\"short_factor\": [1, 1, 1, 1, 1, 1, 1, 1], \"long_factor\": [1, 1, 1, 1, 1, 1, 1, 1], "
+#define GRANITE_SWA "\"model_type\": \"granite_swa\", \"layer_rope_theta\": "
 #define LLAMA4 "\"model_type\": \"llama4_text\", "
 #define GEMMA3N "\"model_type\": \"gemma3n_text\", \"num_kv_shared_layers\": 0, "
 #define FALCON "\"model_type\": \"falcon_h1\", \"mamba_d_ssm\": 64, \"mamba_n_heads\": 4, "
@@ -333,6 +334,19 @@ static void config(void** state) {
 	    {FALCON "\"num_hidden_layers\": 129", "129 layers of two blocks each are too many"},
 	    {FALCON "\"mamba_d_head\": 20", "mamba_n_heads 4 of 20 are not the 64 elements of mamba_d_ssm"},
 	    {FALCON "\"attention_bias\": true, \"attention_in_multiplier\": 2", "not supported together"},
+	    {GRANITE_SWA "[0, 5]", "layer_rope_theta is not an array of 4 numbers"},
+	    {GRANITE_SWA "[0, 5, 0.5, 5]", "layer_rope_theta[2] is neither 0 nor a number above 1"},
+	    {GRANITE_SWA "[7, 5, \"x\", 5]", "layer_rope_theta[2] is neither 0 nor a number above 1"},
+	    {GRANITE_SWA "[7, 5, 6, 5]", "layer_rope_theta[2] is unlike that of other blocks of its kind"},
+	    {"\"model_type\": \"hunyuan_v1_moe\", \"num_experts\": 4, \"moe_topk\": [1, 2, 1, 1]",
+	     "moe_topk lists something that is not one number"},
+	    {"\"model_type\": \"hunyuan_v1_moe\", \"moe_topk\": 3", "moe_topk is 3, expected at most the 1"},
+	    {"\"model_type\": \"hyperclovax\", \"use_post_norm\": false", "use_post_norm is false"},
+	    {"\"model_type\": \"afmoe\", \"attention_bias\": true", "attention_bias is true"},
+	    {"\"model_type\": \"exaone_moe\", \"sliding_window_pattern\": \"LLG\"",
+	     "sliding_window_pattern is \"LLG\" without layer_types"},
+	    {"\"model_type\": \"glm4_moe\", \"n_routed_experts\": 6, \"num_experts_per_tok\": 3, \"n_group\": 3",
+	     "3 of 6 experts cannot come from 1 of 3 groups"},
 	    {MAMBA ", \"mamba_n_groups\": 3", "4 value heads are not a multiple of 3 key heads"},
 	};
 	for (size_t i = 0; i < sizeof broken / sizeof *broken; i++)

@@ -288,6 +288,22 @@ static void recurrent(void** state) {
 	try_model(&shape, types, 1, 0, 15, DTYPE_F32, few_sizes, COUNT(few_sizes));
 }
 
+/* Gated attention without recurrent blocks, beside experts and norms on both sides (Trinity). */
+static void gated(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_F16, DTYPE_F32};
+	struct model_shape shape = random_shape(4, 40, 6, 2, 10, 54, 130);
+	shape.attention_gated = true;
+	shape.n_experts = 5;
+	shape.experts_used = 2;
+	shape.expert_ffn = 22;
+	shape.shared_ffn = 30;
+	shape.experts_sigmoid = shape.experts_normalised = true;
+	block_set_put(&shape.unrotated, 1);
+	try_model(&shape, types, 2, WITH_HEAD_NORMS | WITH_POST_NORMS | WITH_WINDOW, 27, DTYPE_F16, few_sizes,
+	          COUNT(few_sizes));
+}
+
 /* Mamba-2's blocks, with the norm behind the gate and before it (Granite 4, Falcon H1). */
 static void state_space(void** state) {
 	(void)state;
@@ -418,14 +434,29 @@ static void large_vocabulary(void** state) {
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(llama_f32),        cmocka_unit_test(llama_f16),     cmocka_unit_test(quantized),
-	    cmocka_unit_test(gemma_like),       cmocka_unit_test(phi_like),      cmocka_unit_test(large_matrices),
-	    cmocka_unit_test(large_vocabulary), cmocka_unit_test(olmo_like),     cmocka_unit_test(scaled),
-	    cmocka_unit_test(experts),          cmocka_unit_test(gpt_oss_like),  cmocka_unit_test(glm_like),
-	    cmocka_unit_test(gemma4_like),      cmocka_unit_test(ungated),       cmocka_unit_test(latent_like),
-	    cmocka_unit_test(gemma3n_like),     cmocka_unit_test(cohere_like),   cmocka_unit_test(recurrent),
-	    cmocka_unit_test(state_space),      cmocka_unit_test(nemotron_like), cmocka_unit_test(phimoe_like),
-	    cmocka_unit_test(llama4_like),      cmocka_unit_test(falcon_like)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(llama_f32),
+	                                   cmocka_unit_test(llama_f16),
+	                                   cmocka_unit_test(quantized),
+	                                   cmocka_unit_test(gemma_like),
+	                                   cmocka_unit_test(phi_like),
+	                                   cmocka_unit_test(large_matrices),
+	                                   cmocka_unit_test(large_vocabulary),
+	                                   cmocka_unit_test(olmo_like),
+	                                   cmocka_unit_test(scaled),
+	                                   cmocka_unit_test(experts),
+	                                   cmocka_unit_test(gpt_oss_like),
+	                                   cmocka_unit_test(glm_like),
+	                                   cmocka_unit_test(gemma4_like),
+	                                   cmocka_unit_test(ungated),
+	                                   cmocka_unit_test(latent_like),
+	                                   cmocka_unit_test(gemma3n_like),
+	                                   cmocka_unit_test(cohere_like),
+	                                   cmocka_unit_test(recurrent),
+	                                   cmocka_unit_test(gated),
+	                                   cmocka_unit_test(state_space),
+	                                   cmocka_unit_test(nemotron_like),
+	                                   cmocka_unit_test(phimoe_like),
+	                                   cmocka_unit_test(llama4_like),
+	                                   cmocka_unit_test(falcon_like)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,6 +54,14 @@ FAMILIES = {
     "glm4": {"head_dim": 8}, "seed_oss": {"head_dim": 8}, "stablelm": {},
     "dots1": {"n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "n_shared_experts": 1},
     "hunyuan_v1_dense": {"head_dim": 8}, "arcee": {}, "apertus": {}, "cohere": {"logit_scale": 1.0}, "cohere2": {"sliding_window": 20, "logit_scale": 1.0},
+    "iquestcoder": {"head_dim": 8}, "internlm3": {"head_dim": 8}, "cwm": {"head_dim": 8, "sliding_window": 20, "bos_token_id": ...}, "jais2": {},
+    "nemotron": {}, "starcoder2": {}, "helium": {"head_dim": 8}, "gemma": {"head_dim": 8},
+    "vaultgemma": {"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 20}, "hyperclovax": {},
+    "granite_swa": {"sliding_window": 20}, "hunyuan_v1_moe": {"num_experts": 6, "moe_topk": 2, "head_dim": 8},
+    "mellum": {"head_dim": 8, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "sliding_window": 20},
+    "exaone_moe": {"sliding_window": 20, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
+    "afmoe": {"head_dim": 8, "sliding_window": 20, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
+    "youtu": {k: LATENT[k] for k in LATENT if k.endswith(("_rank", "_head_dim"))} | {"num_key_value_heads": 4},
     **{name: {**LATENT, "num_key_value_heads": 4} for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "mistral4")},
     "gemma4_text": {"head_dim": 8, "global_head_dim": 16, "sliding_window": 20, "hidden_size_per_layer_input": 4,
                     "vocab_size_per_layer_input": golden.VOCAB},
@@ -78,9 +86,12 @@ LINEAR = rope("linear", factor=4.0)
 DYNAMIC = rope("dynamic", factor=3.0)
 LONG = rope("longrope", short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.0, 2.0, 4.0, 8.0])
 
-# Families whose attention all turns by one flat set of parameters.
+# Families that came last, and families whose attention all turns by one flat set of parameters.
+LATER = ("cohere", "iquestcoder", "internlm3", "cwm", "jais2", "nemotron", "starcoder2", "helium", "gemma", "vaultgemma",
+         "hyperclovax", "granite_swa", "hunyuan_v1_moe", "mellum", "exaone_moe", "afmoe", "youtu")
 FLAT = [f for f in FAMILIES if f not in ("gemma3_text", "olmo3", "phi3", "granitemoehybrid", "granitemoe",
                                          "granitemoeshared", "nemotron_h")]
+FLAT = [f for f in FLAT if f not in LATER]
 FLAT = [f for f in FLAT if f not in ("gemma3n_text", "gemma4_text", "mistral4", "phimoe", "falcon_h1")]
 BY_KIND = ("gemma3_text", "olmo3")
 TWICE = 24  # an original context beside the one among the parameters
@@ -534,6 +545,72 @@ CASES.update({
     "olmo3-two-longropes": case("olmo3", rope_parameters=by_kind(TURNS, {**TURNS, "long_factor": [1.0, 1.5, 3.0, 5.0]})),
     "gemma3_text-two-longropes": case("gemma3_text", rope_parameters=by_kind(TURNS, {**TURNS, "rope_theta": 500.0})),
 })
+for name in LATER[1:]:
+    CASES[f"{name}-plain"] = case(name, num_hidden_layers=5)
+THREE_HEADS = dict(num_attention_heads=3, num_key_value_heads=1, num_hidden_layers=3, hidden_size=24)
+CASES.update({
+    "iquestcoder-scaled": case("iquestcoder", **THREE_HEADS, attention_bias=True, mlp_bias=True, rope_scaling=YARN),
+    "iquestcoder-defaults": case("iquestcoder", head_dim=..., num_key_value_heads=..., num_attention_heads=8, rms_norm_eps=1e-3),
+    "internlm3-scaled": case("internlm3", **THREE_HEADS, attention_bias=True, mlp_bias=True, rope_scaling=DYNAMIC),
+    "internlm3-tied": case("internlm3", num_key_value_heads=..., head_dim=16, tie_word_embeddings=True, rope_theta=700.0),
+    "cwm-listed": case("cwm", **THREE_HEADS, layer_types=SLIDES[:3], rope_parameters=rope("default", rope_theta=3000.0)),
+    "cwm-defaults": case("cwm", sliding_window=9, num_hidden_layers=9, mlp_bias=True, num_key_value_heads=4, head_dim=16),
+    "jais2-no-biases": case("jais2", attention_bias=False, mlp_bias=False, layer_norm_eps=1e-3, tie_word_embeddings=True),
+    "jais2-wide": case("jais2", head_dim=20, **THREE_HEADS, rope_parameters={**LLAMA3, "rope_theta": 900.0}, mlp_bias=False),
+    "nemotron-wide": case("nemotron", head_dim=12, **THREE_HEADS, attention_bias=True, mlp_bias=True, norm_eps=1e-3),
+    "nemotron-whole": case("nemotron", partial_rotary_factor=1.0, tie_word_embeddings=True, num_key_value_heads=4,
+                           hidden_act="gelu"),
+    "starcoder2-window": case("starcoder2", sliding_window=13, use_bias=False, num_key_value_heads=1, norm_epsilon=1e-3),
+    "starcoder2-tied": case("starcoder2", tie_word_embeddings=..., hidden_act="gelu", rope_theta=500.0, intermediate_size=20),
+    "helium-tied": case("helium", tie_word_embeddings=True, num_key_value_heads=1, rope_scaling=LINEAR, rms_norm_eps=1e-3),
+    "helium-biases": case("helium", attention_bias=True, mlp_bias=True, num_key_value_heads=4, rope_theta=500.0),
+    "gemma-old-name": case("gemma", hidden_act="gelu", head_dim=12, num_key_value_heads=1, tie_word_embeddings=True),
+    "gemma-biases": case("gemma", attention_bias=True, **THREE_HEADS, rope_scaling=YARN, hidden_activation=None),
+    "vaultgemma-caps": case("vaultgemma", attn_logit_softcapping=1.5, final_logit_softcapping=4.0, **THREE_HEADS,
+                            tie_word_embeddings=True, query_pre_attn_scalar=20),
+    "vaultgemma-all-full": case("vaultgemma", layer_types=FULL, attn_logit_softcapping=None, attention_bias=True),
+    "hyperclovax-multipliers": case("hyperclovax", **{**GRANITES, "logits_scaling": 0.4}, num_key_value_heads=1),
+    "hyperclovax-wide": case("hyperclovax", head_dim=12, attention_bias=True, mlp_bias=True, embedding_multiplier=2.0,
+                             tie_word_embeddings=True, rope_scaling=LINEAR),
+    "granite_swa-bases": case("granite_swa", **GRANITES, num_hidden_layers=6, layer_rope_theta=[0, 700.0, 700.0, 700, 0, 700]),
+    "granite_swa-two-bases": case("granite_swa", layer_types=SLIDES, layer_rope_theta=[300.0, 5000.0, 300.0, 5000.0],
+                                  attention_multiplier=0.3, rope_scaling=YARN, num_key_value_heads=1, attention_bias=True,
+                                  mlp_bias=True, tie_word_embeddings=True),
+    "granite_swa-unlisted": case("granite_swa", rope_theta=300.0, sliding_window=9, attention_multiplier=0.3),
+    "hunyuan_v1_moe-lists": case("hunyuan_v1_moe", num_experts=5, moe_topk=[3] * 4, attention_bias=True,
+                                 rope_parameters=rope("dynamic", alpha=1000.0, factor=1.0, rope_theta=5000.0)),
+    "hunyuan_v1_moe-one": case("hunyuan_v1_moe", num_experts=3, moe_topk=1, **THREE_HEADS, tie_word_embeddings=True),
+    "mellum-kinds": case("mellum", layer_types=SLIDES, mlp_layer_types=["dense", "sparse", "sparse", "dense"],
+                         norm_topk_prob=False, num_key_value_heads=1, attention_bias=True),
+    "mellum-scaled": case("mellum", layer_types=SLIDES, head_dim=16, num_experts_per_tok=5, rope_parameters=by_kind(
+        {**YARN, "rope_theta": 3000.0}, rope("default", rope_theta=300.0)), tie_word_embeddings=True),
+    "exaone_moe-listed": case("exaone_moe", layer_types=SLIDES, mlp_layer_types=["sparse", "dense", "sparse", "sparse"],
+                              n_group=2, topk_group=1, num_shared_experts=2, routed_scaling_factor=1.5, num_key_value_heads=1),
+    "exaone_moe-all-full": case("exaone_moe", layer_types=FULL, first_k_dense_replace=2,
+                                norm_topk_prob=False, head_dim=12, rope_scaling=YARN, tie_word_embeddings=True),
+    "afmoe-scaled": case("afmoe", mup_enabled=True, route_scale=1.7, num_shared_experts=1, num_dense_layers=2, **THREE_HEADS),
+    "afmoe-listed": case("afmoe", layer_types=SLIDES, num_dense_layers=0, head_dim=12, num_experts_per_tok=5,
+                         num_key_value_heads=..., rope_scaling=LINEAR, tie_word_embeddings=True),
+    "youtu-no-query-map": case("youtu", q_lora_rank=None, rope_interleave=False, attention_bias=True, v_head_dim=12,
+                               tie_word_embeddings=...),
+    "youtu-scaled": case("youtu", num_attention_heads=3, num_key_value_heads=3, qk_rope_head_dim=6, rope_parameters={
+        **YARN, "mscale": 1.0, "mscale_all_dim": 1.0}),
+})
+GLM4V = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32, image_size=28, patch_size=14)
+for name, text, more in (
+        ("plain", "glm4v_text", {"rope_parameters": {"rope_type": "default", "mrope_section": [2, 1, 1]}}), ("rotary", "glm4v_text", {"rms_norm_eps": 1e-3, "num_key_value_heads": 1, "rope_parameters": {
+            "rope_type": "default", "partial_rotary_factor": 0.5, "mrope_section": [1, 1, 0]}}),
+        ("old-rotary", "glm4v_text", {"partial_rotary_factor": 0.5, "rope_scaling": {"type": "default", "mrope_section": [1, 1, 0]}}),
+        ("plain", "glm_ocr_text", {"rope_parameters": {"rope_type": "default", "mrope_section": [2, 1, 1]}}),
+        ("wide", "glm_ocr_text", {"head_dim": 16, "num_attention_heads": 3, "num_key_value_heads": 1, "hidden_size": 36, "rope_theta": 700.0,
+                                  "rope_scaling": {"type": "default", "mrope_section": [2, 3, 3]}}),
+        ("plain", "glm4v_moe_text", {"rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 0]}, "n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16}),
+        ("groups", "glm4v_moe_text", {"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.25, "mrope_section": [1, 0, 0]}, "n_routed_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 12, "n_group": 2,
+                                      "topk_group": 1, "attention_bias": False, "n_shared_experts": 2, "routed_scaling_factor": 2.0})):
+    outer = text.removesuffix("_text")
+    CASES[f"{outer}-{name}"] = {"model_type": outer, **TOKENS, "vision_config": GLM4V, "tie_word_embeddings": name == "wide",
+                               "text_config": {**TEXT, "model_type": text, **more}}
+CASES["glm46v-plain"] = {**CASES["glm4v-plain"], "model_type": "glm46v", "vision_config": {**GLM4V, "model_type": "glm4v_vision"}}
 for name in ("llama", "mistral", "seed_oss"):
     CASES[f"{name}-head-dim-null"] = case(name, head_dim=None)
 for name in ("phi3", "granite", "smollm3", "olmo2", "olmo3", "qwen2", "qwen3", "seed_oss"):

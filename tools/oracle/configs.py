@@ -45,8 +45,8 @@ def uniform(name, n):
 def spread(name, shape, family):
     """(scale, offset) of a tensor's values: large enough that every part of the arithmetic shows."""
     fan = 1 if not shape else shape[-1] if not (family in ("gpt_oss", "llama4_text", "qwen3_vl_moe_text") and ".experts." in name) else shape[-2] if len(shape) > 1 else 1
-    gemma = family.startswith("gemma")
-    plus_one = family in ("gemma2", "gemma3_text", "gemma3") or (
+    gemma = family.startswith(("gemma", "vaultgemma"))
+    plus_one = family in ("gemma", "gemma2", "gemma3_text", "gemma3", "nemotron", "vaultgemma") or (
         family.startswith(("qwen3_5", "qwen3_next")) and "linear_attn" not in name)
     if name.endswith("A_log"):
         return 4.0, -1.5
