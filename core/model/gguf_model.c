@@ -33,6 +33,7 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .wv = "attn_v",
 	    .wo = "attn_output",
 	    .fused_qkv = "attn_qkv",
+	    .attention_gate = f->attention_gate ? "attn_gate" : NULL,
 	    .q_norm = "attn_q_norm",
 	    .k_norm = "attn_k_norm",
 	    .recurrent_in = is_short         ? "shortconv.in_proj"
@@ -734,8 +735,17 @@ static bool read_special(const struct gguf_source* s) {
 		for (int b = 3; b < m->n_blocks; b += 4)
 			block_set_put(&m->unrotated, b);
 		break;
+	case SPECIAL_GEMMA:
+		m->activation = ACTIVATION_GELU_TANH;
+		break;
 	case SPECIAL_EXAONE4:
+	case SPECIAL_EXAONE_MOE:
 		shape_rotate_sliding(m);
+		break;
+	case SPECIAL_AFMOE: /* all published models scale the embedding */
+		shape_rotate_sliding(m);
+		m->embedding_scale = sqrtf((float)m->dim);
+		m->attention_gated = true;
 		break;
 	case SPECIAL_MINISTRAL3:
 		m->growth_context = 1;
@@ -771,13 +781,10 @@ static bool read_special(const struct gguf_source* s) {
 		m->experts_near = 0.02f;
 		s->config->head_bias = tensor_table_find(&s->opened->tensors, "output.bias") != NULL;
 		break;
-	case SPECIAL_GEMMA: /* these and the next six have no architecture in GGUF here */
-	case SPECIAL_HYPERCLOVAX:
+	case SPECIAL_HYPERCLOVAX: /* these three have no architecture in GGUF here */
 	case SPECIAL_GRANITE_SWA:
 	case SPECIAL_MELLUM:
 	case SPECIAL_HUNYUAN_MOE:
-	case SPECIAL_EXAONE_MOE:
-	case SPECIAL_AFMOE:
 	case SPECIAL_STABLELM:
 	case SPECIAL_NONE:
 	case SPECIAL_DOTS1:
@@ -802,7 +809,7 @@ static bool read_router(const struct gguf_source* s) {
 	char name[96];
 	int gating = special == SPECIAL_GLM4_MOE || special == SPECIAL_MINIMAX_M2 || special == SPECIAL_DOTS1 ||
 	                     special == SPECIAL_LFM2_MOE || special == SPECIAL_NEMOTRON_H ||
-	                     special == SPECIAL_LLAMA4
+	                     special == SPECIAL_LLAMA4 || special == SPECIAL_EXAONE_MOE || special == SPECIAL_AFMOE
 	                 ? SIGMOID
 	                 : SOFTMAX;
 	if (!gguf_bool(s->gguf, key_of(s, "expert_weights_norm", name), &m->experts_normalised, s->error) ||

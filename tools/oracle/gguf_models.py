@@ -26,7 +26,7 @@ except ImportError:
     xllamacpp = None  # without both transformers judges alone
 import numpy
 import torch
-from transformers import (ApertusConfig, Cohere2Config, CohereConfig, ArceeConfig, AutoModelForCausalLM, DeepseekV2Config, DeepseekV3Config, Dots1Config,
+from transformers import (AfmoeConfig, ApertusConfig, ExaoneMoeConfig, GemmaConfig, HunYuanMoEV1Config, Jais2Config, NemotronConfig, Starcoder2Config, Cohere2Config, CohereConfig, ArceeConfig, AutoModelForCausalLM, DeepseekV2Config, DeepseekV3Config, Dots1Config,
                           Gemma3nTextConfig, Gemma4TextConfig, Glm4MoeLiteConfig,
                           HunYuanDenseV1Config, Ernie4_5_MoeConfig, Ernie4_5Config, Glm4MoeConfig, MiniMaxM2Config,
                           OlmoeConfig, Qwen2MoeConfig, Exaone4Config, Gemma2Config, Gemma3TextConfig, Glm4Config,
@@ -66,6 +66,8 @@ BLOCK = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
          "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
          **{f"feed_forward.{part}_proj": f"ffn_{part}" for part in ("gate", "up", "down")}, "pre_ff_layernorm": "ffn_norm",
          **{f"feed_forward.shared_expert.{part}_proj": f"ffn_{part}_shexp" for part in ("gate", "up", "down")},
+         "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down", "self_attn.gate_proj": "attn_gate",
+         **{f"mlp.shared_mlp.{part}_proj": f"ffn_{part}_shexp" for part in ("gate", "up", "down")},
          "mlp.gate_up_proj": "ffn_up", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
          **{f"mlp.{stem}.{part}_proj": f"ffn_{part}_shexp" for part in ("gate", "up", "down")
             for stem in ("shared_expert", "shared_experts")}}
@@ -90,6 +92,9 @@ NORMS = {"gemma2": SANDWICH, "gemma3_text": SANDWICH, "olmo2": SANDWICH, "olmo3"
          "gemma3n_text": {**SANDWICH, **GEMMA3N_BLOCK},
          "hunyuan_v1_dense": {**BLOCK, "self_attn.query_layernorm": "attn_q_norm",
                               "self_attn.key_layernorm": "attn_k_norm"},
+         "hunyuan_v1_moe": {**BLOCK, "self_attn.query_layernorm": "attn_q_norm",
+                            "self_attn.key_layernorm": "attn_k_norm"},
+         "afmoe": {**SANDWICH, "pre_mlp_layernorm": "ffn_norm", "post_mlp_layernorm": "post_ffw_norm"},
          "apertus": {**BLOCK, "attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm"},
          **{name: {**BLOCK, "self_attn.q_a_proj": "attn_q_a", "self_attn.q_b_proj": "attn_q_b",
                    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.q_a_layernorm": "attn_q_a_norm",
@@ -102,7 +107,9 @@ LFM2S = ("lfm2", "lfm2_moe")
 ALREADY_HALVES = ("gemma3n_text", *RECURRENT, *LFM2S, "granitemoe", "granitemoehybrid", "nemotron_h", "phimoe", "llama4_text",
                   "falcon_h1")  # the file's values are the model's own
 COHERES = ("cohere", "cohere2")
-ARCHITECTURES = {"cohere": "command-r", "llama4_text": "llama4", "falcon_h1": "falcon-h1", "granitemoehybrid": "granitehybrid", "lfm2_moe": "lfm2moe", "mistral": "llama", "mixtral": "llama", "ministral3": "mistral3", "gemma3_text": "gemma3",
+LAYER_NORMS = {"stablelm": "layer_norm_eps", "cohere": "layer_norm_eps", "cohere2": "layer_norm_eps", "jais2": "layer_norm_eps",
+               "starcoder2": "norm_epsilon", "nemotron": "norm_eps"}
+ARCHITECTURES = {"hunyuan_v1_moe": "hunyuan-moe", "exaone_moe": "exaone-moe", "cohere": "command-r", "llama4_text": "llama4", "falcon_h1": "falcon-h1", "granitemoehybrid": "granitehybrid", "lfm2_moe": "lfm2moe", "mistral": "llama", "mixtral": "llama", "ministral3": "mistral3", "gemma3_text": "gemma3",
                  "olmo3": "olmo2", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss", "qwen2_moe": "qwen2moe",
                  "glm4_moe": "glm4moe", "ernie4_5_moe": "ernie4_5-moe", "minimax_m2": "minimax-m2",
                  "qwen3_5_text": "qwen35", "qwen3_5_moe_text": "qwen35moe", "qwen3_next": "qwen3next",
@@ -124,7 +131,7 @@ def gguf_name(name, family):
     if stem in NAMES:
         return f"{NAMES[stem]}.{kind}"
     _, _, block, rest = stem.split(".", 3)
-    if rest in ("mlp.gate", "mlp.router", "block_sparse_moe.gate", "block_sparse_moe.router", "feed_forward.gate", "feed_forward.router"):
+    if rest in ("mlp.gate.wg", "mlp.router.gate", "mlp.gate", "mlp.router", "block_sparse_moe.gate", "block_sparse_moe.router", "feed_forward.gate", "feed_forward.router"):
         return f"blk.{block}.ffn_gate_inp.{kind}"
     return f"blk.{block}.{NORMS.get(family, BLOCK)[rest]}.{kind}"
 
@@ -348,7 +355,7 @@ def tensors_of(model, config):
             array = array.reshape(-1)
         if heads_of(name, config):
             array = permute(array, heads_of(name, config))
-        if (golden.adds_one(config) or config.model_type in RECURRENT) and "norm" in name:
+        if (golden.adds_one(config) or config.model_type in RECURRENT) and "norm" in name and name.endswith("weight"):
             array = array + 1
         out[gguf_name(name, config.model_type)] = array
     if config.model_type == "nemotron_h":
@@ -475,13 +482,13 @@ def write_metadata(writer, config):
         writer.add_head_count_kv([0 if kind in ("conv", "linear_attention") else config.num_key_value_heads for kind in kinds]
                                  if config.model_type in (*LFM2S, "granitemoehybrid") else 1 if hasattr(config, "kv_lora_rank") else
                                  config.num_key_value_heads)
-    if config.model_type in ("stablelm", *COHERES):
-        writer.add_layer_norm_eps(config.layer_norm_eps)
+    if config.model_type in LAYER_NORMS:
+        writer.add_layer_norm_eps(getattr(config, LAYER_NORMS[config.model_type]))
     if config.model_type == "stablelm":
         writer.add_parallel_residual(config.use_parallel_residual)
     elif config.model_type in COHERES:
         writer.add_logit_scale(config.logit_scale)
-    else:
+    elif config.model_type not in LAYER_NORMS:
         writer.add_layer_norm_rms_eps(config.norm_eps if config.model_type in LFM2S else config.layer_norm_epsilon
                                       if config.model_type == "nemotron_h" else config.rms_norm_eps)
     alpha = p.get("alpha")
@@ -502,9 +509,9 @@ def write_metadata(writer, config):
         writer.add_key_length(head_dim)
         writer.add_value_length(head_dim)
     if getattr(config, "sliding_window", None) and config.model_type in ("phi3", "gemma2", "gemma3_text",
-                                                                                   "olmo3", "exaone4", "gpt_oss", "cohere2"):
+                                                                                   "olmo3", "exaone4", "gpt_oss", "cohere2", "exaone_moe", "afmoe"):
         writer.add_sliding_window(config.sliding_window)
-    if getattr(config, "sliding_window", None) and config.model_type in ("olmo3", "exaone4"):
+    if getattr(config, "sliding_window", None) and config.model_type in ("olmo3", "exaone4", "exaone_moe"):
         writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config.layer_types])
     if config.model_type == "gemma2":
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
@@ -558,6 +565,25 @@ def write_metadata(writer, config):
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
         writer.add_expert_weights_scale(config.routed_scaling_factor)
         writer.add_expert_weights_norm(config.norm_topk_prob)
+    if config.model_type == "hunyuan_v1_moe":
+        writer.add_expert_count(config.num_experts)
+        writer.add_expert_used_count(config.moe_topk)
+        writer.add_expert_feed_forward_length(config.intermediate_size)
+        writer.add_expert_shared_feed_forward_length(config.intermediate_size)
+    if config.model_type in ("exaone_moe", "afmoe"):
+        writer.add_expert_count(config.num_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+        writer.add_expert_shared_count(config.num_shared_experts)
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        writer.add_expert_weights_norm(True)
+        exaone = config.model_type == "exaone_moe"
+        writer.add_expert_weights_scale(config.routed_scaling_factor if exaone else config.route_scale)
+        writer.add_leading_dense_block_count(config.first_k_dense_replace if exaone else config.num_dense_layers)
+    if config.model_type == "exaone_moe":
+        writer.add_expert_group_count(1)
+        writer.add_expert_group_used_count(1)
+        writer.add_expert_shared_feed_forward_length(config.moe_intermediate_size * config.num_shared_experts)
     if config.model_type == "ernie4_5_moe":
         writer.add_expert_shared_count(config.moe_num_shared_experts)
         writer.add_leading_dense_block_count(config.moe_layer_start_index)
@@ -761,7 +787,7 @@ def load_by_hand(path, model, config):
                 array = values[gguf_name(name, config.model_type)]
             if heads_of(name, config):
                 array = unpermute(array, heads_of(name, config))
-            if golden.adds_one(config) and "norm" in name:
+            if golden.adds_one(config) and "norm" in name and name.endswith("weight"):
                 array = array - 1
             p.copy_(torch.from_numpy(array.copy()).reshape(p.shape))
     return model
@@ -838,6 +864,16 @@ LATER_FAMILIES = {
     "glm4": (Glm4Config, {"head_dim": 8}),
     "seed_oss": (SeedOssConfig, {"head_dim": 8}),
     "stablelm": (StableLmConfig, {"hidden_size": 32}),
+    "gemma": (GemmaConfig, {"head_dim": 8, "tie_word_embeddings": True}),
+    "starcoder2": (Starcoder2Config, {}),
+    "nemotron": (NemotronConfig, {"hidden_size": 32}),
+    "jais2": (Jais2Config, {}),
+    "hunyuan_v1_moe": (HunYuanMoEV1Config, {"head_dim": 8, "num_experts": 5, "moe_topk": 2, "rope_parameters": rope(
+        "dynamic", alpha=50.0, factor=1.0)}),
+    "exaone_moe": (ExaoneMoeConfig, {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "sliding_window": 12,
+                                     "first_k_dense_replace": 1, "routed_scaling_factor": 1.5}),
+    "afmoe": (AfmoeConfig, {"head_dim": 8, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
+                            "sliding_window": 12, "mup_enabled": True, "route_scale": 1.5, "num_shared_experts": 1}),
     "cohere": (CohereConfig, {"logit_scale": 0.7, "tie_word_embeddings": True}),
     "cohere2": (Cohere2Config, {"logit_scale": 0.7, "tie_word_embeddings": True, "sliding_window": 12}),
     "gemma3": (Gemma3TextConfig, {"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 16,

@@ -51,7 +51,7 @@ def write_tokenizer(folder):
 
 def adds_one(config):
     """Whether the family's norms multiply by 1 + weight."""
-    return config.model_type in ("gemma2", "gemma3_text")
+    return config.model_type in ("gemma", "gemma2", "gemma3_text", "nemotron")
 
 
 def randomise(model, seed, plus_one):
@@ -64,7 +64,7 @@ def randomise(model, seed, plus_one):
                 p.copy_(0.2 * noise + (0 if plus_one and "linear_attn" not in name else 1))
             elif name.endswith(("router.scale", "per_expert_scale", "correct_output_scale")):
                 p.copy_(0.2 * noise + 1)
-            elif name.endswith(".bias") or "act_fn.alpha" in name:
+            elif name.endswith((".bias", "mlp.expert_bias")) or "act_fn.alpha" in name:
                 p.copy_(0.3 * noise)
             elif name.endswith((".sinks", ".dt_bias", "mamba.D", "mixer.D")):
                 p.copy_(noise)
