@@ -57,7 +57,8 @@ static bool required(const struct source* s, const char* field, int high, int* o
 	(BY(MIXTRAL) | BY(QWEN3_MOE) | BY(GPT_OSS) | BY(OLMOE) | BY(QWEN2_MOE) | BY(GLM4_MOE) |                  \
 	 BY(ERNIE4_5_MOE) | BY(MINIMAX_M2) | BY(QWEN3_5_MOE) | BY(QWEN3_NEXT) | BY(DOTS1) | BY(GEMMA4) |         \
 	 BY(DEEPSEEK) | BY(LFM2_MOE) | BY(GRANITE4) | BY(GRANITE_MOE) | BY(NEMOTRON_H) | BY(PHIMOE) |            \
-	 BY(LLAMA4) | BY(QWEN3_VL_MOE) | BY(MELLUM) | BY(HUNYUAN_MOE) | BY(EXAONE_MOE) | BY(AFMOE))
+	 BY(LLAMA4) | BY(QWEN3_VL_MOE) | BY(MELLUM) | BY(HUNYUAN_MOE) | BY(EXAONE_MOE) | BY(AFMOE) | BY(HY_V3) | \
+	 BY(GRANITE_SWA))
 #define BY_GRANITE (BY(GRANITE) | BY(GRANITE4) | BY(GRANITE_MOE) | BY(GRANITE_SWA) | BY(HYPERCLOVAX))
 /* Fields that change the arithmetic in ways that the pass does not implement. Each has the one value that is
  * accepted: none, or the number given. The families named read the field in their own function. */
@@ -997,6 +998,23 @@ static bool read_hyperclovax(const struct source* s) {
 	       (norms || fail(s, "use_post_norm is false, which is not supported; supported is true"));
 }
 
+/* Granite's experts; the MLP that may be beside them counts as a shared one. */
+static bool read_granite_experts(const struct source* s, int shared) {
+	struct model_shape* m = &s->config->shape;
+	int n = 8;
+	if (!read_int(s, "num_local_experts", 0, MOST_EXPERTS, &n) ||
+	    !read_int(s, "shared_intermediate_size", 0, LARGEST, &shared))
+		return false;
+	if (n == 0) {
+		m->ffn = shared;
+		return shared > 0 || fail(s, "num_local_experts and shared_intermediate_size are both 0");
+	}
+	set_experts(m, n, 2, m->ffn);
+	m->experts_normalised = true;
+	m->shared_ffn = shared;
+	return read_int(s, "num_experts_per_tok", 1, n, &m->experts_used);
+}
+
 /* layer_rope_theta has a base for each block, 0 for one without positions. Those of a kind of block have to
  * be the same. read_granite_swa_ropes takes them from here. */
 static bool read_granite_swa(const struct source* s) {
@@ -1021,24 +1039,8 @@ static bool read_granite_swa(const struct source* s) {
 			    b);
 		b++;
 	}
-	return read_granite(s);
-}
-
-/* Granite's experts; the MLP that may be beside them counts as a shared one. */
-static bool read_granite_experts(const struct source* s, int shared) {
-	struct model_shape* m = &s->config->shape;
-	int n = 8;
-	if (!read_int(s, "num_local_experts", 0, MOST_EXPERTS, &n) ||
-	    !read_int(s, "shared_intermediate_size", 0, LARGEST, &shared))
-		return false;
-	if (n == 0) {
-		m->ffn = shared;
-		return shared > 0 || fail(s, "num_local_experts and shared_intermediate_size are both 0");
-	}
-	set_experts(m, n, 2, m->ffn);
-	m->experts_normalised = true;
-	m->shared_ffn = shared;
-	return read_int(s, "num_experts_per_tok", 1, n, &m->experts_used);
+	return read_granite(s) &&
+	       (strcmp(s->config->family->name, "granite_swa") == 0 || read_granite_experts(s, 0));
 }
 
 static bool read_granite_moe(const struct source* s) {
@@ -1625,6 +1627,22 @@ static bool read_exaone_moe(const struct source* s) {
 	return read_types(s, "mlp_layer_types", "sparse", "dense", &s->config->dense);
 }
 
+static bool read_hy_v3(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	set_experts(m, 192, 8, 1536);
+	m->experts_normalised = m->experts_sigmoid = true;
+	m->experts_scale = 2.826f;
+	if (s->config->mlp_bias)
+		return fail(s, "mlp_bias is true beside experts, which is not supported; leave it out");
+	if (!json_field(s->json, "mlp_layer_types"))
+		block_set_put(&s->config->dense, 0);
+	return read_expert_counts(s, "num_experts") &&
+	       read_int(s, "moe_intermediate_size", 1, LARGEST, &m->expert_ffn) &&
+	       read_float(s, "router_scaling_factor", 1e-6, 1e6, &m->experts_scale) &&
+	       read_shared(s, "num_shared_experts", 1) && read_further_blocks(s) &&
+	       read_types(s, "mlp_layer_types", "sparse", "dense", &s->config->dense);
+}
+
 static bool read_afmoe(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	bool scaled = false, bias = false;
@@ -1935,7 +1953,11 @@ static bool read_gemma4(const struct source* s) {
 	m->sliding.word[last >> 6] &= ~((uint64_t)1 << (last & 63)); /* the last block sees everything always */
 	m->attention_scale = 1;
 	m->value_norm = true;
-	m->token_input = is_null(s, "hidden_size_per_layer_input") ? 0 : 256;
+	/* The unified models have no such inputs. */
+	m->token_input =
+	    strcmp(s->config->family->name, "gemma4_text") != 0 || is_null(s, "hidden_size_per_layer_input")
+	        ? 0
+	        : 256;
 	c->input_vocab = 262144;
 	if (!read_string(s, "use_bidirectional_attention", &both_ways))
 		return false;
@@ -2006,6 +2028,7 @@ static bool read_special(const struct source* s) {
 	                                                     [SPECIAL_MELLUM] = read_mellum,
 	                                                     [SPECIAL_HUNYUAN_MOE] = read_hunyuan_moe,
 	                                                     [SPECIAL_EXAONE_MOE] = read_exaone_moe,
+	                                                     [SPECIAL_HY_V3] = read_hy_v3,
 	                                                     [SPECIAL_AFMOE] = read_afmoe,
 	                                                     [SPECIAL_GEMMA3] = read_gemma3,
 	                                                     [SPECIAL_GRANITE] = read_granite,

@@ -30,7 +30,7 @@ enum special {
 	SPECIAL_GEMMA3,      /* the same */
 	SPECIAL_GRANITE,     /* multipliers */
 	SPECIAL_HYPERCLOVAX, /* the same, of which the logits' multiplies */
-	SPECIAL_GRANITE_SWA, /* multipliers, and a RoPE base for each block */
+	SPECIAL_GRANITE_SWA, /* multipliers, perhaps experts, and a RoPE base for each block */
 	SPECIAL_GRANITE4, /* multipliers; Mamba-2 and experts beside a shared MLP where its file asks for them */
 	SPECIAL_GRANITE_MOE,  /* multipliers and experts, perhaps beside a shared MLP */
 	SPECIAL_SMOLLM3,      /* listed blocks have no positions */
@@ -52,7 +52,8 @@ enum special {
 	SPECIAL_HUNYUAN,      /* RoPE's base stretched by alpha */
 	SPECIAL_HUNYUAN_MOE,  /* the same with experts in every block, one of them shared */
 	SPECIAL_EXAONE_MOE,   /* EXAONE 4's positions, experts chosen by sigmoids, shared ones */
-	SPECIAL_AFMOE,        /* the same with a gate of attention's output */
+	SPECIAL_HY_V3,        /* experts chosen by sigmoids, shared ones, in listed blocks */
+	SPECIAL_AFMOE,        /* EXAONE's with a gate of attention's output */
 	SPECIAL_APERTUS,      /* an activation with parameters of its own in each block */
 	SPECIAL_DEEPSEEK,     /* latent attention, experts with shared ones */
 	SPECIAL_COHERE,       /* a scale of the logits, perhaps norms of each head */

@@ -781,9 +781,10 @@ static bool read_special(const struct gguf_source* s) {
 		m->experts_near = 0.02f;
 		s->config->head_bias = tensor_table_find(&s->opened->tensors, "output.bias") != NULL;
 		break;
-	case SPECIAL_HYPERCLOVAX: /* these three have no architecture in GGUF here */
+	case SPECIAL_HYPERCLOVAX: /* these four have no architecture in GGUF here */
 	case SPECIAL_GRANITE_SWA:
 	case SPECIAL_MELLUM:
+	case SPECIAL_HY_V3:
 	case SPECIAL_HUNYUAN_MOE:
 	case SPECIAL_STABLELM:
 	case SPECIAL_NONE:

@@ -61,6 +61,9 @@ FAMILIES = {
     "mellum": {"head_dim": 8, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "sliding_window": 20},
     "exaone_moe": {"sliding_window": 20, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
     "afmoe": {"head_dim": 8, "sliding_window": 20, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
+    "granitemoe_swa": {"sliding_window": 20, "num_local_experts": 5},
+    "hy_v3": {"head_dim": 8, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
+    "gemma4_unified_text": {"head_dim": 8, "global_head_dim": 16, "sliding_window": 20},
     "youtu": {k: LATENT[k] for k in LATENT if k.endswith(("_rank", "_head_dim"))} | {"num_key_value_heads": 4},
     **{name: {**LATENT, "num_key_value_heads": 4} for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "mistral4")},
     "gemma4_text": {"head_dim": 8, "global_head_dim": 16, "sliding_window": 20, "hidden_size_per_layer_input": 4,
@@ -88,7 +91,8 @@ LONG = rope("longrope", short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.0, 2.0
 
 # Families that came last, and families whose attention all turns by one flat set of parameters.
 LATER = ("cohere", "iquestcoder", "internlm3", "cwm", "jais2", "nemotron", "starcoder2", "helium", "gemma", "vaultgemma",
-         "hyperclovax", "granite_swa", "hunyuan_v1_moe", "mellum", "exaone_moe", "afmoe", "youtu")
+         "hyperclovax", "granite_swa", "hunyuan_v1_moe", "mellum", "exaone_moe", "afmoe", "youtu", "granitemoe_swa", "hy_v3",
+         "gemma4_unified_text")
 FLAT = [f for f in FAMILIES if f not in ("gemma3_text", "olmo3", "phi3", "granitemoehybrid", "granitemoe",
                                          "granitemoeshared", "nemotron_h")]
 FLAT = [f for f in FLAT if f not in LATER]
@@ -545,7 +549,7 @@ CASES.update({
     "olmo3-two-longropes": case("olmo3", rope_parameters=by_kind(TURNS, {**TURNS, "long_factor": [1.0, 1.5, 3.0, 5.0]})),
     "gemma3_text-two-longropes": case("gemma3_text", rope_parameters=by_kind(TURNS, {**TURNS, "rope_theta": 500.0})),
 })
-for name in LATER[1:]:
+for name in LATER[1:-1]:
     CASES[f"{name}-plain"] = case(name, num_hidden_layers=5)
 THREE_HEADS = dict(num_attention_heads=3, num_key_value_heads=1, num_hidden_layers=3, hidden_size=24)
 CASES.update({
@@ -591,6 +595,19 @@ CASES.update({
     "afmoe-scaled": case("afmoe", mup_enabled=True, route_scale=1.7, num_shared_experts=1, num_dense_layers=2, **THREE_HEADS),
     "afmoe-listed": case("afmoe", layer_types=SLIDES, num_dense_layers=0, head_dim=12, num_experts_per_tok=5,
                          num_key_value_heads=..., rope_scaling=LINEAR, tie_word_embeddings=True),
+    "granitemoe_swa-shared": case("granitemoe_swa", **GRANITES, shared_intermediate_size=20, num_experts_per_tok=3,
+                                  layer_types=SLIDES, layer_rope_theta=[300.0, 0, 300.0, 0], attention_bias=True),
+    "granitemoe_swa-bases": case("granitemoe_swa", num_experts_per_tok=1, attention_multiplier=0.3, num_key_value_heads=1,
+                                 num_hidden_layers=5, layer_rope_theta=[0, 700.0, 700.0, 700.0, 0], tie_word_embeddings=True),
+    "hy_v3-listed": case("hy_v3", mlp_layer_types=["sparse", "dense", "dense", "sparse"], num_shared_experts=2,
+                         router_scaling_factor=1.4, num_key_value_heads=1, rope_theta=500.0, tie_word_embeddings=True),
+    "hy_v3-scaled": case("hy_v3", **THREE_HEADS, attention_bias=True, num_experts_per_tok=5, rope_parameters={
+        **YARN, "rope_theta": 3000.0}),
+    "gemma4_unified-text": case("gemma4_unified_text", num_hidden_layers=7, tie_word_embeddings=True),
+    "gemma4_unified-keys-as-values": case("gemma4_unified_text", attention_k_eq_v=True, num_global_key_value_heads=1,
+                                          layer_types=SLIDES, attention_bias=True, final_logit_softcapping=5.0),
+    "gemma4_unified-shared": case("gemma4_unified_text", num_hidden_layers=8, num_kv_shared_layers=5, use_double_wide_mlp=True,
+                                  layer_types=SLIDES * 2, num_key_value_heads=1, global_head_dim=32),
     "youtu-no-query-map": case("youtu", q_lora_rank=None, rope_interleave=False, attention_bias=True, v_head_dim=12,
                                tie_word_embeddings=...),
     "youtu-scaled": case("youtu", num_attention_heads=3, num_key_value_heads=3, qk_rope_head_dim=6, rope_parameters={
@@ -610,6 +627,10 @@ for name, text, more in (
     outer = text.removesuffix("_text")
     CASES[f"{outer}-{name}"] = {"model_type": outer, **TOKENS, "vision_config": GLM4V, "tie_word_embeddings": name == "wide",
                                "text_config": {**TEXT, "model_type": text, **more}}
+CASES["gemma4_unified-images"] = {
+    "model_type": "gemma4_unified", "vision_config": dict(patch_size=2, pooling_kernel_size=2, mm_embed_dim=16, mm_posemb_size=16),
+    "image_token_id": golden.END, "video_token_id": golden.END, "audio_token_id": golden.END, "audio_config": None, "tie_word_embeddings": True,
+    "text_config": {**TEXT, **FAMILIES["gemma4_unified_text"], "model_type": "gemma4_unified_text", "num_hidden_layers": 6}}
 CASES["glm46v-plain"] = {**CASES["glm4v-plain"], "model_type": "glm46v", "vision_config": {**GLM4V, "model_type": "glm4v_vision"}}
 for name in ("llama", "mistral", "seed_oss"):
     CASES[f"{name}-head-dim-null"] = case(name, head_dim=None)

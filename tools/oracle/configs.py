@@ -121,7 +121,7 @@ def make(tensors):
 def model_class(config):
     if config["model_type"] == "mistral4":  # which the automatic classes know inside a model of images alone
         return transformers.Mistral4ForCausalLM
-    if "audio_config" in config:
+    if config.get("audio_config"):
         return transformers.AutoModelForMultimodalLM
     return transformers.AutoModelForImageTextToText if "vision_config" in config else transformers.AutoModelForCausalLM
 
