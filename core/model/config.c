@@ -1806,6 +1806,8 @@ static bool read_latent_experts(const struct source* s, const struct latent_defa
 
 static bool read_deepseek(const struct source* s) {
 	const struct latent_defaults* d = latent_of(s->config->family->name);
+	if (s->config->mlp_bias)
+		return fail(s, "mlp_bias is true beside experts, which is not supported; leave it out");
 	return read_latent_sizes(s, d) && (d->experts == 0 || read_latent_experts(s, d));
 }
 
