@@ -9,9 +9,9 @@ import random
 from support import SOURCE, EndToEnd, main, write_lines
 
 GOLDEN = os.path.join(SOURCE, "tests", "core", "golden")
-FAMILIES = ("apertus", "arcee", "deepseek", "dots1", "exaone4", "falcon-h1", "gemma3", "gemma3n", "gemma4", "glm4", "gpt-oss", "granite", "lfm2-moe",
-            "hunyuan", "llama-codebooks", "llama4", "ministral", "mistral3", "mixtral", "nemotron", "olmo", "phi4", "phimoe", "qwen3-moe", "qwen3-vl-moe",
-            "seed-oss", "smollm3", "stablelm")
+FAMILIES = ("afmoe", "apertus", "arcee", "cohere", "deepseek", "dots1", "exaone", "falcon-h1", "gemma-", "gemma3", "gemma3n", "gemma4", "glm4", "gpt-oss", "granite", "lfm2-moe",
+            "hunyuan", "jais2", "llama-codebooks", "llama4", "ministral", "mistral3", "mixtral", "nemotron", "olmo", "phi4", "phimoe", "qwen3-moe", "qwen3-vl-moe",
+            "seed-oss", "smollm3", "stablelm", "starcoder2")
 
 # Models with experts draft with 4-bit weights too.
 EXPERTS = ("moe", "mixtral", "gpt-oss", "experts", "dots1", "deepseek", "nemotron-h-floats", "llama4")
