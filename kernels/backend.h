@@ -264,7 +264,7 @@ struct model_shape {
 	bool norm_after_rope; /* norms of queries and keys come after the rotation (Hunyuan) */
 	/* q_norm and k_norm hold weights for each head, and each head is normed alone (StableLM, Command R+). */
 	bool norms_by_head;
-	bool value_norm;      /* a head's values have a norm without a weight (Gemma 4) */
+	bool value_norm; /* a head's values have a norm without a weight (Gemma 4) */
 	/* Heads of the blocks with full attention, if their size and number differ; 0: they do not (Gemma
 	 * 4). */
 	int full_head_dim, full_kv_heads;

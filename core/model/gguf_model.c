@@ -810,7 +810,8 @@ static bool read_router(const struct gguf_source* s) {
 	char name[96];
 	int gating = special == SPECIAL_GLM4_MOE || special == SPECIAL_MINIMAX_M2 || special == SPECIAL_DOTS1 ||
 	                     special == SPECIAL_LFM2_MOE || special == SPECIAL_NEMOTRON_H ||
-	                     special == SPECIAL_LLAMA4 || special == SPECIAL_EXAONE_MOE || special == SPECIAL_AFMOE
+	                     special == SPECIAL_LLAMA4 || special == SPECIAL_EXAONE_MOE ||
+	                     special == SPECIAL_AFMOE
 	                 ? SIGMOID
 	                 : SOFTMAX;
 	if (!gguf_bool(s->gguf, key_of(s, "expert_weights_norm", name), &m->experts_normalised, s->error) ||
