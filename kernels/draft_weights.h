@@ -12,8 +12,7 @@
  * For a CPU the rows of matrices in 4 bits are interleaved (struct tensor, kernels/interleaved.h): a draft
  * step, which has one row, then waits for memory and not for arithmetic. Stored weights stay as their file
  * has them. */
-#ifndef SWIFTLET_KERNELS_DRAFT_WEIGHTS_H
-#define SWIFTLET_KERNELS_DRAFT_WEIGHTS_H
+#pragma once
 
 #include "kernels/backend.h"
 #include "kernels/column_weights.h"
@@ -105,6 +104,4 @@ void quantize_interleaved(enum dtype type, void* out, const float* x, int64_t st
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

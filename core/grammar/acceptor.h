@@ -6,8 +6,7 @@
  *
  * A state after a token has a number that is valid for the present round. States of a tree's rows are found
  * by stepping from their parents' states. Only acceptor_open allocates. */
-#ifndef SWIFTLET_CORE_GRAMMAR_ACCEPTOR_H
-#define SWIFTLET_CORE_GRAMMAR_ACCEPTOR_H
+#pragma once
 
 #include "core/grammar/grammar.h"
 #include "core/grammar/token_trie.h"
@@ -50,5 +49,3 @@ static inline bool token_is_allowed(const uint64_t* allowed, int32_t token) {
 }
 /* The only allowed token; -1: there are several. */
 int32_t acceptor_forced(struct acceptor*, int state);
-
-#endif

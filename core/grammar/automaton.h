@@ -1,7 +1,6 @@
 /* A nondeterministic automaton over characters, with conditions on the text before a place and on the rest.
  * expression.c makes it, automaton.c makes it deterministic. */
-#ifndef SWIFTLET_CORE_GRAMMAR_AUTOMATON_H
-#define SWIFTLET_CORE_GRAMMAR_AUTOMATON_H
+#pragma once
 
 #include "core/grammar/language.h"
 #include "core/grammar/reader.h"
@@ -56,5 +55,3 @@ uint64_t automaton_begin(const struct automaton*);
 /* The texts from a place on; NULL with the reader failed. */
 struct language* automaton_language(struct automaton*, int start, uint64_t before);
 void automaton_close(struct automaton*);
-
-#endif

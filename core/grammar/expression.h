@@ -1,7 +1,6 @@
 /* Turns a regular expression's syntax tree into a language. Programs cannot express conditions on the text
  * before or on the rest. */
-#ifndef SWIFTLET_CORE_GRAMMAR_EXPRESSION_H
-#define SWIFTLET_CORE_GRAMMAR_EXPRESSION_H
+#pragma once
 
 #include "core/grammar/language.h"
 #include "core/grammar/reader.h"
@@ -11,5 +10,3 @@ bool expression_looks(const struct reader*, int node);
 bool expression_anchors(const struct reader*, int node);
 /* The texts that it matches, whole or somewhere within; NULL with the reader failed. */
 struct language* expression_language(struct reader*, int node, bool whole);
-
-#endif

@@ -3,8 +3,7 @@
  * A compiled grammar is a program over bytes: a nondeterministic automaton as in Thompson (1968), whose rules
  * call one another with a stack. It accepts a subset of the texts that were asked for, and no others. A
  * keyword that it cannot enforce is an error that names it. It is immutable, so any thread may use it. */
-#ifndef SWIFTLET_CORE_GRAMMAR_GRAMMAR_H
-#define SWIFTLET_CORE_GRAMMAR_GRAMMAR_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -73,5 +72,3 @@ bool grammar_same(const struct grammar*, const struct grammar*);
 void grammar_free(struct grammar*);
 /* Whether the bytes are a text of the grammar, which has no special tokens. False on no memory too. */
 bool grammar_accepts(const struct grammar*, const char* text, size_t size);
-
-#endif

@@ -1,7 +1,6 @@
 /* Shared by the files that compile a JSON Schema: the compiler's state, and what each file offers the others.
  */
-#ifndef SWIFTLET_CORE_GRAMMAR_JSON_COMPILER_H
-#define SWIFTLET_CORE_GRAMMAR_JSON_COMPILER_H
+#pragma once
 
 #include "core/files/json.h"
 #include "core/grammar/language.h"
@@ -238,5 +237,3 @@ struct language* json_format_language(const char* format, struct error*);
 
 /* Emits the schema's values; schema NULL: any object. NOWHERE with the error set. */
 int32_t json_schema_emit(struct grammar*, cJSON* schema, bool literal, int32_t next, struct error*);
-
-#endif

@@ -1,6 +1,5 @@
 /* Arguments that a model writes as texts between tags (grammar.h, struct grammar_tags). */
-#ifndef SWIFTLET_CORE_GRAMMAR_JSON_TAGS_H
-#define SWIFTLET_CORE_GRAMMAR_JSON_TAGS_H
+#pragma once
 
 #include <cjson/cJSON.h>
 
@@ -29,5 +28,3 @@ unsigned json_tag_type(const cJSON* value);
  * no plain list of members, or a text between tags cannot keep it. The schema is changed. */
 int32_t json_tags_emit(struct grammar*, cJSON* schema, bool literal, const struct grammar_tags*, int32_t next,
                        struct error*);
-
-#endif

@@ -1,7 +1,6 @@
 /* Sets of texts as deterministic automata over characters. The product of two automata joins conditions that
  * must hold together (a pattern, a format, a length), or that must not hold, into one automaton. */
-#ifndef SWIFTLET_CORE_GRAMMAR_LANGUAGE_H
-#define SWIFTLET_CORE_GRAMMAR_LANGUAGE_H
+#pragma once
 
 #include "core/grammar/program.h"
 
@@ -62,5 +61,3 @@ int32_t language_emit(struct grammar*, const struct language*, character_emitter
 /* Characters of the longest text; -1: there is no limit. */
 int language_longest(const struct language*);
 void class_rules_close(struct class_rules*);
-
-#endif

@@ -1,7 +1,6 @@
 /* What a parenthesis begins in a regular expression: groups, named or not, look-ahead and look-behind, flags,
  * atomic groups; and back-references. */
-#ifndef SWIFTLET_CORE_GRAMMAR_PATTERN_GROUP_H
-#define SWIFTLET_CORE_GRAMMAR_PATTERN_GROUP_H
+#pragma once
 
 #include "core/grammar/reader.h"
 
@@ -14,5 +13,3 @@ bool pattern_refers(const char* expression, size_t size);
 /* A repeat that takes as much as it can and gives nothing back. It fails where the part's texts may go on
  * from one another: what it takes then depends on how the engine tries them. */
 int pattern_possessive(struct reader*, int node, int least, int most);
-
-#endif

@@ -14,8 +14,7 @@
  *
  * Programs are emitted from back to front: an emitter takes the instruction that follows and returns the one
  * that its code begins with. */
-#ifndef SWIFTLET_CORE_GRAMMAR_PROGRAM_H
-#define SWIFTLET_CORE_GRAMMAR_PROGRAM_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -106,5 +105,3 @@ int program_left_recursion(struct grammar*);
 /* Completes the program and returns it. If it has failed, frees it and returns NULL with the error set. good
  * false: the emitter failed and has set the error. */
 struct grammar* program_close(struct grammar*, bool good, struct error*);
-
-#endif

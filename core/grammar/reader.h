@@ -1,7 +1,6 @@
 /* Shared by the readers of regular expressions and of GBNF. A reader has a position in the text and builds a
  * syntax tree in an arena of nodes and ranges of characters; reader_emit turns the tree into a program. */
-#ifndef SWIFTLET_CORE_GRAMMAR_READER_H
-#define SWIFTLET_CORE_GRAMMAR_READER_H
+#pragma once
 
 #include "core/grammar/program.h"
 
@@ -127,5 +126,3 @@ int reader_alternatives(struct reader*, const struct syntax*, bool nested);
 /* Emits the node's program, which goes on at `next`, and returns its start; NOWHERE if it matches nothing, or
  * if the grammar has failed. Anchors match nothing here, because callers handle them first. */
 int32_t reader_emit(struct reader*, int node, int32_t next);
-
-#endif

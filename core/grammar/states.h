@@ -4,8 +4,7 @@
  * Stacks and sets are interned, so a state is a number, and equal states have one number. Steps are
  * remembered, so the automaton becomes deterministic as it is walked. All data lies in tables of fixed size.
  * A full table is emptied, and keeps only the present state. */
-#ifndef SWIFTLET_CORE_GRAMMAR_STATES_H
-#define SWIFTLET_CORE_GRAMMAR_STATES_H
+#pragma once
 
 #include "core/grammar/program.h"
 
@@ -71,5 +70,3 @@ struct grammar* states_checked(struct grammar*, struct error*);
 bool states_filling(const struct states*);
 /* Forgets everything but one state. Returns its new number. */
 int states_renew(struct states*, int state);
-
-#endif

@@ -7,8 +7,7 @@
  * Most of the plain tokens are *words*: letters, or characters beyond ASCII that are neither white space nor
  * punctuation, maybe after one space. Many patterns treat these alike that treat plain characters
  * differently. */
-#ifndef SWIFTLET_CORE_GRAMMAR_TOKEN_TRIE_H
-#define SWIFTLET_CORE_GRAMMAR_TOKEN_TRIE_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -73,5 +72,3 @@ struct token_trie* token_trie_open(int vocab,
                                    size_t (*piece)(void* user, int32_t token, char* out, size_t capacity),
                                    void* user);
 void token_trie_free(struct token_trie*);
-
-#endif

@@ -1,7 +1,6 @@
 /* The memory that a model owns while it is open, and the binding of file tensors to the weight table by the
  * names of each format. */
-#ifndef SWIFTLET_CORE_MODEL_BIND_H
-#define SWIFTLET_CORE_MODEL_BIND_H
+#pragma once
 
 #include "core/files/gguf.h"
 #include "core/files/mapping.h"
@@ -84,5 +83,3 @@ bool bind_weights(struct model*, const struct tensor_names*, bool (*ignored)(con
                   struct error*);
 /* Gives the model the end tokens that were found, or else the tokenizer's. */
 bool opened_ends(struct model*, const char* file, struct error*);
-
-#endif

@@ -1,8 +1,7 @@
 /* A model's description from its config.json or GGUF metadata: its shape, its family, which optional tensors
  * it has, and which tokens end a text. A field that asks for something the pass does not implement is an
  * error. */
-#ifndef SWIFTLET_CORE_MODEL_CONFIG_H
-#define SWIFTLET_CORE_MODEL_CONFIG_H
+#pragma once
 
 #include "core/model/family.h"
 #include "core/model/model.h"
@@ -74,5 +73,3 @@ void shape_rotate_sliding(struct model_shape*);
 double rope_yarn_scale(float factor, float mscale);
 /* The factor on cos and sin of YaRN (Peng et al. 2023, section 3.4) for a scaling factor. */
 float rope_yarn_attention(float factor, float mscale, float mscale_all_dim);
-
-#endif

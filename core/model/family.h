@@ -1,8 +1,7 @@
 /* A family is data: the defaults of its configuration class, the fields it reads, the names of its tensors,
  * and the places of its norms, biases and windows. `special` names the family's own function for what a row
  * cannot express. */
-#ifndef SWIFTLET_CORE_MODEL_FAMILY_H
-#define SWIFTLET_CORE_MODEL_FAMILY_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -147,5 +146,3 @@ const char* family_refusal(const char* name, size_t size);
 /* Lists the names for a message, cut to fit. Returns `out`. */
 const char* family_names(char* out, size_t size);
 const char* family_architectures(char* out, size_t size);
-
-#endif

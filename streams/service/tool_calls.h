@@ -8,8 +8,7 @@
  *
  * A call of a strict tool that no grammar has bound is announced when it is complete and keeps the tool's
  * schema. Else it is content. */
-#ifndef SWIFTLET_STREAMS_SERVICE_TOOL_CALLS_H
-#define SWIFTLET_STREAMS_SERVICE_TOOL_CALLS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -84,5 +83,3 @@ void tool_reader_close(struct tool_reader*);
 /* Adds more of the answer. The first text is the forced beginning, which the model did not write. */
 void tool_reader_add(struct tool_reader*, const char* text, size_t size);
 void tool_reader_end(struct tool_reader*);
-
-#endif

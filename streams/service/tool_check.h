@@ -1,6 +1,5 @@
 /* Checks arguments of strict tools that were read from free text. */
-#ifndef SWIFTLET_STREAMS_SERVICE_TOOL_CHECK_H
-#define SWIFTLET_STREAMS_SERVICE_TOOL_CHECK_H
+#pragma once
 
 #include "core/grammar/grammar.h"
 
@@ -20,5 +19,3 @@ void tool_checks_free(struct tool_checks*);
 const struct tool_check* tool_check_of(const struct tool_checks*, const char* name);
 /* Whether the arguments keep the schema; their members may come in any order. */
 bool tool_check_fits(const struct tool_check*, const char* arguments, size_t size);
-
-#endif

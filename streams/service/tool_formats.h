@@ -33,8 +33,7 @@
  *                                                               perhaps after <|python_tag|>; Qwen2.5-Coder
  *                                                               also writes ```json {…} ``` and
  *                                                               <tools>{…}</tools> */
-#ifndef SWIFTLET_STREAMS_SERVICE_TOOL_FORMATS_H
-#define SWIFTLET_STREAMS_SERVICE_TOOL_FORMATS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -98,5 +97,3 @@ const struct tool_syntax* tool_syntax_of(const char* chat_template);
 extern const struct tool_syntax tool_syntax_generic;
 /* Appends the text that begins an answer which calls a tool (NULL: any tool). */
 void tool_syntax_begin(const struct tool_syntax*, const char* name, struct text* out);
-
-#endif

@@ -1,8 +1,7 @@
 /* The inside of the reader of calls, which its files share: tool_calls.c finds calls and their names,
  * tool_object.c reads calls that are objects, and tool_arguments.c arguments between tags and as in Python.
  */
-#ifndef SWIFTLET_STREAMS_SERVICE_TOOL_READER_H
-#define SWIFTLET_STREAMS_SERVICE_TOOL_READER_H
+#pragma once
 
 #include <string.h>
 
@@ -70,5 +69,3 @@ enum step call_read_python_value(struct tool_reader*);
 enum step call_read_python_after(struct tool_reader*, char c);
 /* Completes the arguments of a call that the text's end cut off. */
 void call_close_arguments(struct tool_reader*);
-
-#endif

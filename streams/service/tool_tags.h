@@ -1,6 +1,5 @@
 /* Values of arguments that are written as texts between tags. */
-#ifndef SWIFTLET_STREAMS_SERVICE_TOOL_TAGS_H
-#define SWIFTLET_STREAMS_SERVICE_TOOL_TAGS_H
+#pragma once
 
 #include "core/grammar/json_tags.h"
 #include "streams/service/tool_calls.h"
@@ -12,5 +11,3 @@ void tag_escape(struct text* out, struct span);
 /* Appends the value of a parameter that may be more than a string: as it is if it is JSON of one of the
  * types, else as a string. */
 void tag_value(struct text* out, struct span, unsigned types);
-
-#endif
