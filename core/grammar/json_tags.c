@@ -12,7 +12,7 @@
 
 #include "core/grammar/json_compiler.h"
 
-enum { MAX_TYPES_DEPTH = 16, LONGEST_TAG_NAME = 128, MAX_EXPRESSION = 512 };
+enum { MAX_TYPES_DEPTH = 16, MAX_TYPES_SCHEMAS = 256, LONGEST_TAG_NAME = 128, MAX_EXPRESSION = 512 };
 
 /* ---- types -------------------------------------------------------------------------------------- */
 
@@ -38,14 +38,20 @@ unsigned json_tag_type(const cJSON* value) {
 	                               : TAG_OBJECT;
 }
 
-static unsigned types_at(const cJSON* root, const cJSON* schema, int depth);
+/* Lists of references to a schema within itself have more ways through than time allows. */
+struct types_search {
+	const cJSON* root;
+	int left; /* schemas that may still be looked at; beyond them any type is taken */
+};
+
+static unsigned types_at(struct types_search*, const cJSON* schema, int depth);
 
 /* Of alternatives all of their types; of schemas that hold at once the fewest. */
-static unsigned types_of_list(const cJSON* root, const cJSON* list, bool all, int depth) {
+static unsigned types_of_list(struct types_search* search, const cJSON* list, bool all, int depth) {
 	unsigned types = all ? TAG_ANY : 0;
 	const cJSON* one;
 	cJSON_ArrayForEach (one, list) {
-		const unsigned of = types_at(root, one, depth + 1);
+		const unsigned of = types_at(search, one, depth + 1);
 		types = all ? types & of : types | of;
 	}
 	return types ? types : TAG_ANY;
@@ -59,12 +65,12 @@ static unsigned types_of_values(const cJSON* values) {
 	return types;
 }
 
-static unsigned types_at(const cJSON* root, const cJSON* schema, int depth) {
+static unsigned types_at(struct types_search* search, const cJSON* schema, int depth) {
 	static const char* const lists[] = {"anyOf", "oneOf", "allOf"};
 	const cJSON *const type = json_field(schema, "type"), *const values = json_field(schema, "enum"),
 	                   *const constant = cJSON_GetObjectItemCaseSensitive(schema, "const"), *item;
 	unsigned types = cJSON_IsString(type) ? type_named(type->valuestring) : 0;
-	if (depth == MAX_TYPES_DEPTH)
+	if (depth == MAX_TYPES_DEPTH || search->left-- <= 0)
 		return TAG_ANY;
 	if (cJSON_IsArray(type))
 		cJSON_ArrayForEach (item, type)
@@ -74,12 +80,15 @@ static unsigned types_at(const cJSON* root, const cJSON* schema, int depth) {
 	types = cJSON_IsArray(values) ? types_of_values(values) : constant ? json_tag_type(constant) : 0;
 	for (size_t i = 0; i < sizeof lists / sizeof *lists && !types; i++)
 		if (cJSON_IsArray(json_field(schema, lists[i])))
-			types = types_of_list(root, json_field(schema, lists[i]), i == 2, depth);
-	const cJSON* const target = types ? NULL : schema_resolve(root, json_field(schema, "$ref"));
-	return types ? types : target ? types_at(root, target, depth + 1) : TAG_ANY;
+			types = types_of_list(search, json_field(schema, lists[i]), i == 2, depth);
+	const cJSON* const target = types ? NULL : schema_resolve(search->root, json_field(schema, "$ref"));
+	return types ? types : target ? types_at(search, target, depth + 1) : TAG_ANY;
 }
 
-unsigned json_tag_types(const cJSON* root, const cJSON* schema) { return types_at(root, schema, 0); }
+unsigned json_tag_types(const cJSON* root, const cJSON* schema) {
+	struct types_search search = {root, MAX_TYPES_SCHEMAS};
+	return types_at(&search, schema, 0);
+}
 
 const cJSON* json_tag_resolve(const cJSON* root, const cJSON* reference) {
 	return schema_resolve(root, reference);

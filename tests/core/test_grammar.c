@@ -1725,6 +1725,8 @@ static void test_tagged_calls(void** state) {
 #define P(name, value) "<p=" name ">\n" value "\n</p>\n"
 #define END "</f>"
 #define OBJECT(properties, more) "{\"type\":\"object\",\"properties\":{" properties "}" more "}"
+#define L "{\"$ref\":\"#/$defs/l\"},"
+#define L10 L L L L L L L L L L
 	static const struct {
 		const char* schema;
 		struct texts texts;
@@ -1781,6 +1783,12 @@ static void test_tagged_calls(void** state) {
 		call.schema = cases[i].schema;
 		takes_calls(&calls, &cases[i].texts);
 	}
+	/* more ways through the references than time allows: then it is an object, too */
+	call.schema = OBJECT("\"a\":{\"$ref\":\"#/$defs/l\"}",
+	                     ",\"$defs\":{\"l\":{\"anyOf\":[{\"type\":\"integer\"}," L10 L10 L10
+	                     "{\"$ref\":\"#/$defs/l\"}]}}");
+	static const struct texts deep = {NULL, {"{}" END, "{\"a\":1}" END}, {"{\"a\":\"\"}" END}};
+	takes_calls(&calls, &deep);
 	/* the type is written, too: then no text is mistaken */
 	static const struct grammar_tags typed = {
 	    "<p=", {"s>", "n>", "b>", "0>", "l>", "o>"}, "</p>", "</p>", NULL};
