@@ -36,6 +36,11 @@ enum { COLUMN_BESIDE = 16 };
  * line of the next channels. Into the second-level cache (matmul.h): the same line of the next channels. */
 enum { COLUMN_AHEAD = 4 };
 
+/* Cycles between two fetches into the second-level cache, if a channel has many lines. An AMD processor would
+ * execute the fetches of several lines at once, long before their products, and its loads would wait for
+ * them. Products of shorter vectors take so long that they would only wait (docs/lessons.md). */
+enum { COLUMN_PACE = 6, COLUMN_PACED_LINES = 24 };
+
 /* Some kept channels side by side, for some neighbouring lines. */
 struct channels_beside {
 	const uint8_t* at[COLUMN_BESIDE];   /* (n) the first of a channel's lines */
@@ -71,29 +76,48 @@ struct map_lines {
 struct column_fetch {
 	const uint8_t* const* at;
 	ptrdiff_t offset;
-	bool far; /* into the second-level cache */
+	bool far;     /* into the second-level cache */
+	bool paced;   /* by COLUMN_PACE */
+	size_t* zero; /* what a paced fetch adds to itself once a cycle, and then to its address */
 };
 
 /* For cache line i of the run: scales count from 0, codes from scale_lines on. */
-INLINED struct column_fetch fetch_beside(const struct channels_beside* c, const struct map_lines* m, int i) {
+INLINED struct column_fetch fetch_beside(const struct channels_beside* c, const struct map_lines* m,
+                                         size_t* zero, int i) {
 	const bool far = fetches_to_second_level();
 	const int all = m->scale_lines + m->lines, there = i + (far || all < COLUMN_AHEAD ? all : COLUMN_AHEAD);
 	const int line = there < all ? there : there - all;
 	const ptrdiff_t offset =
 	    line < m->scale_lines ? m->scale + line * COLUMN_LINE : (line - m->scale_lines) * COLUMN_LINE;
-	return (struct column_fetch){.at = there < all ? c->at : c->next, .offset = offset, .far = far};
+	return (struct column_fetch){.at = there < all ? c->at : c->next,
+	                             .offset = offset,
+	                             .far = far,
+	                             .paced = LANES == 16 && far && m->lines >= COLUMN_PACED_LINES,
+	                             .zero = zero};
 }
 
 INLINED void fetch_four(struct column_fetch fetch, int i) {
-	UNROLLED for (int j = i; j < i + 4; j++) fetch_line(fetch.at[j] + fetch.offset, fetch.far);
+	if (!fetch.paced) {
+		UNROLLED for (int j = i; j < i + 4; j++) fetch_line(fetch.at[j] + fetch.offset, fetch.far);
+		return;
+	}
+	size_t zero = *fetch.zero;
+	UNROLLED for (int j = i; j < i + 4; j++) {
+		UNROLLED for (int k = 0; k < COLUMN_PACE; k++) {
+			zero += zero;
+			KEPT(zero);
+		}
+		fetch_line(fetch.at[j] + fetch.offset + zero, true);
+	}
+	*fetch.zero = zero;
 }
 
 /* Multiplies the activations of four channels with their scales for all lines, and rounds. Reads up to
  * FLOAT_LANES - 4 bytes behind the scales, where the run goes on. */
-static void quantize_four(struct channels_beside* c, const struct map_lines* m, struct group_sums* sums,
-                          int i) {
+INLINED void quantize_four(struct channels_beside* c, const struct map_lines* m, struct group_sums* sums,
+                           size_t* zero, int i) {
 	for (int line = 0; line < m->scale_lines; line++)
-		fetch_four(fetch_beside(c, m, line), i);
+		fetch_four(fetch_beside(c, m, zero, line), i);
 	for (int w = 0; w < m->lines * COLUMN_SCALES; w += FLOAT_LANES) {
 		indices four = {0};
 		UNROLLED for (int j = 0; j < 4; j++) {
@@ -167,10 +191,12 @@ INLINED void add_dots(int32_t* to, const struct channels_beside* c, int from, in
 /* The channels' products with all lines join the group's sums. */
 static void add_channels(struct group_sums* sums, struct channels_beside* c, const struct map_lines* m,
                          bool first) {
+	size_t zero = 0;
+	KEPT(zero);
 	for (int i = 0; i < c->n; i += 4)
-		quantize_four(c, m, sums, i);
+		quantize_four(c, m, sums, &zero, i);
 	for (int line = 0; line < m->lines; line++) {
-		const struct column_fetch fetch = fetch_beside(c, m, m->scale_lines + line);
+		const struct column_fetch fetch = fetch_beside(c, m, &zero, m->scale_lines + line);
 		UNROLLED for (int p = 0; p < COLUMN_PARTS; p++) {
 			int32_t* const to = sums->dot[line] + LANES * p;
 			const struct channels_beside* again = c;
