@@ -66,26 +66,12 @@ static const struct grammar_tags dsml_members = {
     "</｜DSML｜parameter>",
     NULL};
 
-const struct tool_syntax tool_syntax_generic = {.trigger = tag_open,
-                                                .some = hermes_call,
-                                                .all = "",
-                                                .begin = hermes_begin,
-                                                .middle = object_middle,
-                                                .end = "}",
-                                                .close = "\n</tool_call>",
-                                                .between = "\n",
-                                                .finish = ""};
+#define HERMES                                                                                               \
+	.trigger = tag_open, .some = hermes_call, .all = "", .begin = hermes_begin, .middle = object_middle,     \
+	.end = "}", .close = "\n</tool_call>", .between = "\n", .finish = ""
+const struct tool_syntax tool_syntax_generic = {HERMES};
 static const struct tool_syntax
-    forced_generic = {.trigger = tag_open,
-                      .some = hermes_call,
-                      .all = "",
-                      .begin = hermes_begin,
-                      .middle = object_middle,
-                      .end = "}",
-                      .close = "\n</tool_call>",
-                      .between = "\n",
-                      .finish = "",
-                      .forced_only = true},
+    forced_generic = {HERMES, .forced_only = true},
     mistral_list = {.trigger = list_open,
                     .some = list_open,
                     .all = "[TOOL_CALLS][",

@@ -8,41 +8,22 @@
 #include <sys/wait.h>
 
 #include "core/grammar/states.h"
+#include "tests/core/draw_byte.h"
 
 enum { TEXTS = 12, MAX_TEXT = 400 };
-
-static uint32_t next_random(uint32_t* seed) {
-	*seed = *seed * 1664525u + 1013904223u;
-	return *seed >> 8;
-}
 
 /* False: it did not end in time. */
 static bool draw(struct states* s, char* text, uint32_t* seed) {
 	static const char likely[] = "\"]},:0123456789abftn{[";
 	int at = states_start(s);
 	for (size_t n = 0; n < MAX_TEXT; n++) {
-		uint8_t byte[256];
-		int some = 0, good = 0;
 		if (states_filling(s))
 			at = states_renew(s, at);
 		if (states_ends(s, at) && next_random(seed) % 2 == 0)
 			return text[n] = 0, true;
-		for (int b = 1; b < 256; b++)
-			if (states_step(s, at, (uint8_t)b) != STATE_DEAD)
-				byte[some++] = (uint8_t)b;
-		if (some == 0)
+		const uint8_t b = draw_byte(s, at, likely, n > MAX_TEXT / 4, seed);
+		if (b == 0)
 			return text[n] = 0, states_ends(s, at);
-		for (int i = 0; i < some; i++)
-			if (strchr(likely, byte[i])) {
-				const uint8_t kept = byte[good];
-				byte[good++] = byte[i];
-				byte[i] = kept;
-			}
-		const bool close = n > MAX_TEXT / 4;
-		uint8_t b = byte[next_random(seed) % (uint32_t)(good > 0 && next_random(seed) % 8 ? good : some)];
-		for (int i = 0; close && i < good; i++)
-			if (strchr("\"]}", byte[i]))
-				b = byte[i];
 		text[n] = (char)b;
 		at = states_step(s, at, b);
 	}

@@ -9,6 +9,7 @@
 
 #include "core/grammar/states.h"
 #include "streams/service/tool_calls.h"
+#include "tests/core/draw_byte.h"
 
 enum { TEXTS = 12, MAX_TEXT = 1200 };
 
@@ -16,11 +17,6 @@ enum { TEXTS = 12, MAX_TEXT = 1200 };
 static const char* const templates[] = {"<tool_call> <parameter=", "<tool_call> </arg_key><arg_value>",
                                         "｜DSML｜ function_calls", "]<]minimax[>["};
 enum { TEMPLATES = sizeof templates / sizeof *templates };
-
-static uint32_t next_random(uint32_t* seed) {
-	*seed = *seed * 1664525u + 1013904223u;
-	return *seed >> 8;
-}
 
 /* Takes the text as a whole if it may come. */
 static bool follow(struct states* s, int* at, const char* with) {
@@ -36,8 +32,6 @@ static bool draw(struct states* s, const char* end, char* text, uint32_t* seed) 
 	static const char likely[] = "\"]},:0123456789abftn{[</\n";
 	int at = states_start(s);
 	for (size_t n = 0; n + 40 < MAX_TEXT; n++) {
-		uint8_t byte[256];
-		int some = 0, good = 0;
 		const bool close = n > MAX_TEXT / 4;
 		if (states_filling(s))
 			at = states_renew(s, at);
@@ -48,22 +42,9 @@ static bool draw(struct states* s, const char* end, char* text, uint32_t* seed) 
 			n += strlen(end) - 1;
 			continue;
 		}
-		for (int b = 1; b < 256; b++)
-			if (states_step(s, at, (uint8_t)b) != STATE_DEAD)
-				byte[some++] = (uint8_t)b;
-		if (some == 0)
+		const uint8_t b = draw_byte(s, at, likely, close, seed);
+		if (b == 0)
 			return text[n] = 0, states_ends(s, at);
-		for (int i = 0; i < some; i++)
-			if (strchr(likely, byte[i])) {
-				const uint8_t kept = byte[good];
-				byte[good++] = byte[i];
-				byte[i] = kept;
-			}
-		const int of = good > 0 && next_random(seed) % 8 ? good : some;
-		uint8_t b = byte[next_random(seed) % (uint32_t)of];
-		for (int i = 0; close && i < good; i++)
-			if (strchr("\"]}", byte[i]))
-				b = byte[i];
 		text[n] = (char)b;
 		at = states_step(s, at, b);
 	}
