@@ -17,6 +17,7 @@ struct engine {
 	double draft_weights_seconds; /* that making it has taken so far */
 	double draft_weights_steps;   /* the lowest estimate of what making all of them takes, in plain steps; 0:
 	                                 unknown */
+	int draft_weights_slices;     /* made between rounds */
 	bool draft_weights_ready;     /* passes may run with it */
 	struct levels levels;         /* the levels at which drafts read draft weights by input channel */
 	char note[1900]; /* for people: why the wished backend does not run, and the state of the draft weights */

@@ -292,15 +292,17 @@ static void a_slow_first_step_is_no_verdict(void** state) {
 		cost_see_draft(&cost, skip, 0.010 * 2 * by_bytes);
 	const double known = cost_draft(&cost, skip);
 	assert_true(known > 1.8 * by_bytes);
-	see(&cost, 1, 0.010, 256);
+	see(&cost, 1, 0.010, 32); /* soon, since no draft step is made at this cost */
 	assert_float_equal(cost_draft(&cost, skip), known, 0);
 	see(&cost, 1, 0.010, 1);
 	assert_float_equal(cost_draft(&cost, skip), by_bytes, 1e-9);
-	/* it is as slow again: the next trial is far away */
+	/* it is as slow again: the next trial is four times as far away */
 	for (int i = 0; i < 20; i++)
 		cost_see_draft(&cost, skip, 0.010 * 2 * by_bytes);
-	see(&cost, 1, 0.010, 1000);
+	see(&cost, 1, 0.010, 128);
 	assert_true(cost_draft(&cost, skip) > 1.8 * by_bytes);
+	see(&cost, 1, 0.010, 1);
+	assert_float_equal(cost_draft(&cost, skip), by_bytes, 1e-9);
 }
 
 /* A machine: weights take W (1 + 0.1 (n - 1)) seconds of a pass of n rows, and attention
