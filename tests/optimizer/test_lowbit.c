@@ -291,6 +291,47 @@ static void idle_time_shows_what_making_takes(void** state) {
 	swiftlet_engine_close(engine);
 }
 
+/* Seconds that each look at the clock takes */
+static double pause_of_clock, time_of_clock;
+static double paused_clock(void* user) {
+	(void)user;
+	return time_of_clock += pause_of_clock;
+}
+
+/* A first slice of making that takes a thousand plain steps is followed by a second one, which takes one. */
+static void a_slow_first_slice_is_no_verdict(void** state) {
+	struct model* model = *state;
+	char message[512];
+	struct engine* engine = engine_of(model, 0, "auto", 2);
+	struct swiftlet_options o = drafting();
+	o.draft_weights.bits = -1;
+	o.clock = paused_clock;
+	struct session* s = swiftlet_session_open(engine, &o, message, sizeof message);
+	assert_non_null(s);
+	open_making(engine);
+	const double plain = 1e-6; /* slices of one part a thread */
+	cost_see_full(&engine->cost, 1, plain, 0);
+	s->end = s->n_text + 10000;
+	budget_round(s->budget, 1, 1);
+	pause_of_clock = 1000 * plain;
+	plan_make_draft_weights(s);
+	const double first = draft_weights_job_share(engine->making);
+	assert_true(first > 0 && first < 0.5);
+	assert_true(fabs(engine->draft_weights_steps * first - 1000) < 1e-6);
+	pause_of_clock = plain;
+	for (int i = 1; i < 16; i++) {
+		plan_make_draft_weights(s);
+		assert_true(draft_weights_job_share(engine->making) == first);
+		budget_round(s->budget, 1, 1);
+	}
+	plan_make_draft_weights(s);
+	const double second = draft_weights_job_share(engine->making);
+	assert_true(second > first);
+	assert_true(fabs(engine->draft_weights_steps * (second - first) - 1) < 1e-6);
+	swiftlet_session_close(s);
+	swiftlet_engine_close(engine);
+}
+
 /* A model that lies in the processor's cache gets none unless it is asked for, and nothing is said of it: one
  * of 176 KiB, where the kernel reports the sizes of caches. */
 static void small_models_get_none(void** state) {
@@ -435,6 +476,7 @@ int main(void) {
 	    cmocka_unit_test(a_copy_joins_in_mid_text),
 	    cmocka_unit_test(a_batch_of_cheap_rows_makes_none),
 	    cmocka_unit_test(idle_time_shows_what_making_takes),
+	    cmocka_unit_test(a_slow_first_slice_is_no_verdict),
 	    cmocka_unit_test(small_models_get_none),
 	    cmocka_unit_test(drafts_repeat),
 	    cmocka_unit_test(small_weights_draft_from_channels),
