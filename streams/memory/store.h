@@ -5,7 +5,8 @@
  * may use one store at once (each waits for the other up to a limit). Records are added to, never
  * overwritten, so that two processes that serve the same mask both count. A database of another program, or
  * one that is damaged, newer, read-only or locked, is refused with the reason and left unchanged. The schema
- * has a version; a store of an older version opens, and its masks are kept.
+ * has a version. A store of an older version opens, and its masks are kept: reading leaves the store as it
+ * is, and the first write brings it up to date.
  *
  * A server does not wait for PostgreSQL: opened with STORE_SERVE, the store is a copy in memory, with an
  * outbox to the database and news from it (store_outbox.h).

@@ -198,6 +198,14 @@ static bool set_up(struct store* s, struct error* e) {
 	return true;
 }
 
+/* Lets this connection read a schema of an earlier version as if it were today's. The database stays as it is
+ * for programs of that version. PostgreSQL looks for a table among temporary ones first. */
+static bool view_earlier(struct store* s, int64_t version, struct error* e) {
+	static const char times[] = "CREATE OR REPLACE TEMPORARY VIEW mask AS SELECT *, 0::BIGINT AS micros,"
+	                            " 0::BIGINT AS plain_micros FROM swiftlet.mask";
+	return version >= STORE_TIMES || s->driver->execute(s, times, "reading an earlier version", e);
+}
+
 /* Brings the schema up to date, or reports why the database cannot be used. */
 static bool check_schema(struct store* s, struct error* e) {
 	s->postgres->in_transaction = true; /* reading the version must not reconnect */
@@ -211,11 +219,8 @@ static bool check_schema(struct store* s, struct error* e) {
 		return false;
 	if (version == 0 && (mode == STORE_READ || mode == STORE_EDIT))
 		return error_set(e, "%s: there is no such mask store", s->path);
-	if (version < STORE_SCHEMA && mode == STORE_READ)
-		return error_set(e, "%s has schema version %lld, expected %d: open it once for writing", s->path,
-		                 (long long)version, STORE_SCHEMA);
 	s->postgres->unfit = false;
-	return version == STORE_SCHEMA || set_up(s, e);
+	return version == STORE_SCHEMA || (mode == STORE_READ ? view_earlier(s, version, e) : set_up(s, e));
 }
 
 bool postgres_connect(struct store* s, struct error* e) {

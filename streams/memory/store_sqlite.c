@@ -1,6 +1,7 @@
 /* The SQLite driver: it checks the file's application, creates and migrates the schema, words failures and
  * runs statements. */
 #include <errno.h>
+#include <limits.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -152,8 +153,9 @@ static int64_t pragma(struct store* s, const char* sql, const char* doing, struc
 	return sql_number(s, sql, doing, e, NULL, 0);
 }
 
-/* Makes the tables, or takes over the masks of an earlier version. */
-static bool set_up(struct store* s, struct error* e) {
+/* Makes the tables, or takes over the masks of an earlier version. A copy is brought up to date in silence,
+ * because the file stays as it is. */
+static bool set_up(struct store* s, bool is_copy, struct error* e) {
 	const char* doing = "bringing its schema up to date";
 	char header[128];
 	snprintf(header, sizeof header, "PRAGMA application_id = %d; PRAGMA user_version = %d", APPLICATION_ID,
@@ -169,8 +171,25 @@ static bool set_up(struct store* s, struct error* e) {
 	    execute_sql(s, header, doing, e);
 	if (!end_transaction(s, good, doing, e))
 		return false;
-	store_log_upgrade(s, version);
+	if (!is_copy)
+		store_log_upgrade(s, version);
 	return true;
+}
+
+/* Reads a store of an earlier version from a copy in memory that is brought up to date. So the file may be
+ * read-only, and programs of that version still read it. */
+static bool read_from_copy(struct store* s, struct error* e) {
+	sqlite3* const file = s->sqlite;
+	if (sqlite3_open_v2(":memory:", &s->sqlite, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) ==
+	    SQLITE_OK) {
+		sqlite3_backup* const backup = sqlite3_backup_init(s->sqlite, "main", file, "main");
+		if (backup)
+			sqlite3_backup_step(backup, -1);
+		sqlite3_backup_finish(backup); /* sets the error code where either failed */
+	}
+	sqlite3_close(file);
+	return (sqlite3_errcode(s->sqlite) == SQLITE_OK || report_failure(s, "copying it", e)) &&
+	       set_up(s, true, e);
 }
 
 /* Checks the file's application and version. Refuses other programs' files and newer versions. */
@@ -209,15 +228,13 @@ static bool prepare_file(struct store* s, enum store_mode mode, struct error* e)
 	if (!check_application(s, &version, e) || !check_whole(s, e))
 		return false;
 	if (mode == STORE_READ)
-		return version == STORE_SCHEMA ||
-		       error_set(e, "%s has schema version %lld, expected %d: open it once for writing", s->path,
-		                 (long long)version, STORE_SCHEMA);
+		return version == STORE_SCHEMA || read_from_copy(s, e);
 	if (sqlite3_db_readonly(s->sqlite, "main") == 1)
 		return error_set(e, "%s cannot be written: it or its folder is read-only", s->path);
 	if (!execute_sql(s, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON",
 	                 "setting it up", e))
 		return false;
-	return version == STORE_SCHEMA || set_up(s, e);
+	return version == STORE_SCHEMA || set_up(s, false, e);
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */
@@ -256,19 +273,51 @@ static bool check_path(const char* path, enum store_mode mode, struct error* e) 
 	return make_folders(path, e);
 }
 
+/* SQLite reads a file in WAL mode only if it may write beside it, or if nobody changes the file. Without a
+ * log beside it in a folder that cannot be written, nobody does. */
+static bool is_at_rest(const char* path) {
+	char beside[PATH_MAX + 8]; /* of the file that a link names */
+	if (!realpath(path, beside))
+		return false;
+	char* const slash = strrchr(beside, '/');
+	strcat(beside, "-wal");
+	if (access(beside, F_OK) == 0)
+		return false;
+	slash[1] = '\0';
+	return access(beside, W_OK) != 0;
+}
+
+/* The file as a URI that tells SQLite that nobody changes it; malloc'd. NULL on no memory. */
+static char* uri_at_rest(const char* path) {
+	static const char end[] = "?immutable=1";
+	const char* const start =
+	    *path == '/' ? "file://" : "file:"; /* an absolute path follows a host, none here */
+	char* const uri = malloc(strlen(start) + 3 * strlen(path) + sizeof end);
+	if (!uri)
+		return NULL;
+	char* to = stpcpy(uri, start);
+	for (const char* c = path; *c; c++)
+		to += sprintf(to, strchr("?#%", *c) ? "%%%02x" : "%c", (unsigned char)*c);
+	strcpy(to, end);
+	return uri;
+}
+
 struct store* sqlite_open(const char* path, enum store_mode mode, struct error* e) {
 	if (strcmp(path, ":memory:") != 0 && !check_path(path, mode, e))
 		return NULL;
 	struct store* s = store_new(path, e);
 	if (!s)
 		return NULL;
-	const int flags = mode == STORE_READ    ? SQLITE_OPEN_READONLY
+	char* const uri = mode == STORE_READ && is_at_rest(path) ? uri_at_rest(path) : NULL;
+	const int flags = mode == STORE_READ    ? SQLITE_OPEN_READONLY | (uri ? SQLITE_OPEN_URI : 0)
 	                  : mode == STORE_WRITE ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
 	                                        : SQLITE_OPEN_READWRITE;
 	s->driver = &sqlite_driver;
 	errno = 0;
-	const bool opened = sqlite3_open_v2(path, &s->sqlite, flags | SQLITE_OPEN_NOMUTEX, NULL) == SQLITE_OK ||
-	                    report_failure(s, "opening it", e);
+	const bool opened =
+	    sqlite3_open_v2(uri ? uri : path, &s->sqlite, flags | SQLITE_OPEN_NOMUTEX, NULL) == SQLITE_OK ||
+	    report_failure(s, "opening it", e);
+	free(uri);
 	if (opened && prepare_file(s, mode, e))
 		return s;
 	store_close(s);

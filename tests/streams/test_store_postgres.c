@@ -464,9 +464,13 @@ static void older_schemas_keep_their_masks(void** unused) {
 		sql("DROP SCHEMA IF EXISTS swiftlet CASCADE");
 		for (size_t i = 0; i < version; i++)
 			sql(released[i]);
-		assert_null(store_open(address, STORE_READ, &e));
-		assert_non_null(strstr(e.message, "open it once for writing"));
-		struct store* s = must_open(STORE_WRITE);
+		struct store* s = must_open(STORE_READ);
+		assert_int_equal(look(s).tokens, 77); /* without a change to the database, which stays readable */
+		store_close(s);
+		s = must_open(STORE_READ);
+		assert_int_equal(look(s).tokens, 77);
+		store_close(s);
+		s = must_open(STORE_WRITE);
 		assert_int_equal(look(s).tokens, 77);
 		assert_true(look(s).last.entry.converged);
 		add_many(s, 2);
