@@ -60,17 +60,23 @@ bool find_builtin(char path[PATH_SIZE], struct error* error) {
 	                 program, SWIFTLET_INSTALLED_DATA);
 }
 
-/* Accepts "org/name" as the Hugging Face hub does: two parts of letters, digits, '-', '_' and '.'. */
+/* Bytes of "org/name" in "org/name@revision". */
+static int name_size(const char* spec) { return (int)strcspn(spec, "@"); }
+
+/* Accepts "org/name" and "org/name@revision" as the Hugging Face hub does: letters, digits, '-', '_' and '.',
+ * and '/' in a revision. */
 static bool is_hub_name(const char* spec) {
+	const int n = name_size(spec);
 	int slashes = 0;
-	for (const char* c = spec; *c; c++) {
-		if (*c == '/')
+	for (int i = 0; spec[i]; i++) {
+		if (spec[i] == '/' && i < n)
 			slashes++;
-		else if (!isalnum((unsigned char)*c) && !strchr("-_.", *c))
+		else if (!isalnum((unsigned char)spec[i]) && !strchr(i < n ? "-_." : i > n ? "-_./" : "@", spec[i]))
 			return false;
 	}
 	const char* slash = strchr(spec, '/');
-	return slashes == 1 && slash > spec && slash[1] && spec[0] != '.' && slash[1] != '.';
+	return slashes == 1 && slash > spec && slash + 1 < spec + n && spec[0] != '.' && slash[1] != '.' &&
+	       !strstr(spec, "..") && (!spec[n] || isalnum((unsigned char)spec[n + 1]));
 }
 
 /* Reads a folder from a variable as huggingface_hub does: a leading ~ is the home folder, $NAME a
@@ -113,39 +119,56 @@ static bool hub_root(char out[PATH_SIZE]) {
 	return false;
 }
 
+/* Early models, such as gpt2, have a name without an organisation. */
 static bool hub_folder(char out[PATH_SIZE], const char* spec) {
 	char root[PATH_SIZE];
-	const char* slash = strchr(spec, '/');
-	return hub_root(root) && snprintf(out, PATH_SIZE, "%.700s/models--%.*s--%s", root, (int)(slash - spec),
-	                                  spec, slash + 1) < PATH_SIZE;
+	const int n = name_size(spec), org = (int)strcspn(spec, "/@");
+	return hub_root(root) &&
+	       snprintf(out, PATH_SIZE, "%.600s/models--%.*s%s%.*s", root, org, spec, org < n ? "--" : "",
+	                org < n ? n - org - 1 : 0, spec + org + (org < n)) < PATH_SIZE;
 }
 
-/* The commit that refs/main names, or the only snapshot there is. */
-static bool hub_commit(const char* folder, char commit[128]) {
-	char path[PATH_SIZE + 16];
-	snprintf(path, sizeof path, "%s/refs/main", folder);
-	FILE* ref = fopen(path, "re");
+/* The commit that a file of refs/ names. */
+static bool read_ref(const char* folder, const char* ref, char commit[128]) {
+	char path[2 * PATH_SIZE];
+	snprintf(path, sizeof path, "%s/refs/%s", folder, ref);
+	FILE* file = fopen(path, "re");
 	commit[0] = '\0';
-	if (ref) {
-		if (fgets(commit, 128, ref))
-			commit[strcspn(commit, " \r\n")] = '\0';
-		fclose(ref);
-		return commit[0] && !strchr(commit, '/');
-	}
+	if (!file)
+		return false;
+	if (fgets(commit, 128, file))
+		commit[strcspn(commit, " \r\n")] = '\0';
+	fclose(file);
+	return commit[0] && !strchr(commit, '/');
+}
+
+/* The only snapshot whose name begins with `start`. */
+static bool find_snapshot(const char* folder, const char* start, char commit[128]) {
+	char path[PATH_SIZE + 16];
 	snprintf(path, sizeof path, "%s/snapshots", folder);
 	DIR* list = opendir(path);
 	int n = 0;
 	for (struct dirent* entry; list && (entry = readdir(list));)
-		if (entry->d_name[0] != '.' && strlen(entry->d_name) < 128 && ++n == 1)
+		if (entry->d_name[0] != '.' && strlen(entry->d_name) < 128 &&
+		    strncmp(entry->d_name, start, strlen(start)) == 0 && ++n == 1)
 			snprintf(commit, 128, "%s", entry->d_name);
 	if (list)
 		closedir(list);
 	return n == 1;
 }
 
+/* The commit of a branch, a tag, or the beginning of a commit's own name. Without a revision it is main's, or
+ * the only one there is. */
+static bool hub_commit(const char* folder, const char* revision, char commit[128]) {
+	if (!revision[0])
+		return read_ref(folder, "main", commit) || find_snapshot(folder, "", commit);
+	return read_ref(folder, revision, commit) || find_snapshot(folder, revision, commit);
+}
+
 static bool find_in_hub(char path[PATH_SIZE], const char* spec) {
 	char folder[PATH_SIZE], commit[128];
-	if (!hub_folder(folder, spec) || !hub_commit(folder, commit))
+	const char* const at = strchr(spec, '@');
+	if (!hub_folder(folder, spec) || !hub_commit(folder, at ? at + 1 : "", commit))
 		return false;
 	const int n = snprintf(path, PATH_SIZE, "%s/snapshots/%s", folder, commit);
 	return n > 0 && n < PATH_SIZE && is_folder(path);
@@ -181,76 +204,6 @@ static const char* name_in_address(const char* spec) {
 	return NULL;
 }
 
-struct near_name {
-	const char* wanted;
-	char found[PLACE_NAME];
-};
-
-static void see_whether_near(void* user, const struct model_place* place) {
-	struct near_name* near = user;
-	if (!near->found[0] && strcasestr(place->name, near->wanted))
-		snprintf(near->found, sizeof near->found, "%s", place->name);
-}
-
-/* Says that no model has this name: which one was meant, or where names come from. */
-static bool refuse_name(const char* spec, struct error* error) {
-	struct near_name near = {.wanted = spec};
-	places_each(see_whether_near, &near);
-	if (near.found[0])
-		return error_set(error, "%.300s: there is no model of this name; did you mean %s?", spec, near.found);
-	return error_set(
-	    error,
-	    "%.300s: there is neither a file or folder nor a model of this name (swiftlet list prints "
-	    "those there are; swiftlet pull fetches some)",
-	    spec);
-}
-
-bool find_by_name(char path[PATH_SIZE], const char* spec, struct error* error) {
-	const char* const in_address = name_in_address(spec);
-	if (in_address && is_hub_name(in_address))
-		return error_set(
-		    error,
-		    "%.300s: an address, expected a file, a folder or a name; hf download %s fetches it, and "
-		    "its name is %s then",
-		    spec, in_address, in_address);
-	if (is_hub_name(spec))
-		return find_in_hub(path, spec) ||
-		       error_set(error,
-		                 "%s is neither a file or folder here nor in the local Hugging Face cache. swiftlet "
-		                 "downloads nothing; this does: hf download %s (older: huggingface-cli download %s)",
-		                 spec, spec, spec);
-	if (find_fetched(path, spec))
-		return true;
-	if (strchr(spec, '/'))
-		return error_set(error, "%.300s: %s", spec, strerror(ENOENT));
-	return refuse_name(spec, error);
-}
-
-/* A folder without config.json that holds one GGUF file stands for this file. The hub stores GGUF models in
- * this way. */
-bool only_gguf(char path[PATH_SIZE]) {
-	char probe[PATH_SIZE + 16], found[PATH_SIZE] = "";
-	snprintf(probe, sizeof probe, "%s/config.json", path);
-	if (access(probe, F_OK) == 0)
-		return false;
-	DIR* list = opendir(path);
-	int n = 0;
-	for (struct dirent* entry; list && (entry = readdir(list));) {
-		const size_t length = strlen(entry->d_name);
-		if (length > 5 && strcmp(entry->d_name + length - 5, ".gguf") == 0 && ++n == 1 &&
-		    snprintf(found, sizeof found, "%.700s/%s", path, entry->d_name) >= (int)sizeof found)
-			n = 2;
-	}
-	if (list)
-		closedir(list);
-	if (n != 1)
-		return false;
-	snprintf(path, PATH_SIZE, "%s", found);
-	return true;
-}
-
-/* ---- all there are -------------------------------------------------------------------------- */
-
 static bool ends_with(const char* name, const char* end) {
 	const size_t n = strlen(name), m = strlen(end);
 	return n > m && strcmp(name + n - m, end) == 0;
@@ -278,29 +231,183 @@ static int64_t weight_bytes(const char* path) {
 	return bytes;
 }
 
-/* "models--org--name" to "org/name". False for other names. */
-static bool name_of_hub(const char* folder, char name[PLACE_NAME]) {
-	const char* const org = folder + strlen("models--");
-	const char* const end = strncmp(folder, "models--", 8) == 0 ? strstr(org, "--") : NULL;
-	return end && snprintf(name, PLACE_NAME, "%.*s/%s", (int)(end - org), org, end + 2) < PLACE_NAME;
+struct near_name {
+	const char* wanted;
+	char found[PLACE_NAME];
+};
+
+static void see_whether_near(void* user, const struct model_place* place) {
+	struct near_name* near = user;
+	if (!near->found[0] && strcasestr(place->name, near->wanted))
+		snprintf(near->found, sizeof near->found, "%s", place->name);
 }
 
-static void each_in(const char* folder, bool hub, void (*visit)(void*, const struct model_place*),
-                    void* user) {
+/* Says why a name of the hub leads to no model, and which command fetches it. */
+static bool refuse_hub_name(const char* spec, struct error* error) {
+	char folder[PATH_SIZE], name[PLACE_NAME];
+	const char *const at = strchr(spec, '@'), *const revision = at ? at + 1 : "main";
+	snprintf(name, sizeof name, "%.*s", name_size(spec), spec);
+	if (hub_folder(folder, spec) && is_folder(folder))
+		return error_set(
+		    error,
+		    "%.200s: the local Hugging Face cache has this model, but not its revision %.100s. "
+		    "swiftlet list prints the others; this fetches it: hf download %.200s --revision %.100s",
+		    spec, revision, name, revision);
+	struct near_name near = {.wanted = name};
+	places_each(see_whether_near, &near);
+	if (near.found[0])
+		return error_set(
+		    error,
+		    "%.200s: there is no model of this name; did you mean %s? This fetches it, if it is at "
+		    "Hugging Face: hf download %.200s",
+		    spec, near.found, name);
+	return error_set(error,
+	                 "%.200s is neither a file or folder here nor in the local Hugging Face cache. swiftlet "
+	                 "downloads nothing; this does: hf download %.200s%s%.100s",
+	                 spec, name, at ? " --revision " : "", at ? revision : "");
+}
+
+/* A download that was broken off, or a model whose weights have another form. */
+static bool check_weights(const char* path, const char* spec, struct error* error) {
+	return weight_bytes(path) > 0 ||
+	       error_set(
+	           error,
+	           "%.200s: the local Hugging Face cache has no weights of this model as safetensors or GGUF; "
+	           "hf download %.*s fetches what is missing, if the model has them (%.500s)",
+	           spec, name_size(spec), spec, path);
+}
+
+/* Says that no model has this name: which one was meant, or where names come from. */
+static bool refuse_name(const char* spec, struct error* error) {
+	struct near_name near = {.wanted = spec};
+	places_each(see_whether_near, &near);
+	if (near.found[0])
+		return error_set(error, "%.300s: there is no model of this name; did you mean %s?", spec, near.found);
+	return error_set(
+	    error,
+	    "%.300s: there is neither a file or folder nor a model of this name (swiftlet list prints "
+	    "those there are; swiftlet pull fetches some)",
+	    spec);
+}
+
+bool find_by_name(char path[PATH_SIZE], const char* spec, struct error* error) {
+	const char* const in_address = name_in_address(spec);
+	if (in_address && is_hub_name(in_address))
+		return error_set(
+		    error,
+		    "%.300s: an address, expected a file, a folder or a name; hf download %s fetches it, and "
+		    "its name is %s then",
+		    spec, in_address, in_address);
+	if (is_hub_name(spec))
+		return find_in_hub(path, spec) ? check_weights(path, spec, error) : refuse_hub_name(spec, error);
+	if (find_fetched(path, spec))
+		return true;
+	if (strchr(spec, '/'))
+		return error_set(error, "%.300s: %s", spec, strerror(ENOENT));
+	if (find_in_hub(path, spec))
+		return check_weights(path, spec, error);
+	return refuse_name(spec, error);
+}
+
+/* True for a GGUF file that may be a model's only or first one: neither a later part of a set, "…-00002-of-
+ * 00003.gguf", nor the encoder of its images ("mmproj…"), which is not read. */
+static bool is_gguf_model(const char* name) {
+	const size_t n = strlen(name);
+	int no = 1, count = 1;
+	if (!ends_with(name, ".gguf") || strncmp(name, "mmproj", 6) == 0)
+		return false;
+	return n <= 20 || sscanf(name + n - 20, "-%5d-of-%5d.gguf", &no, &count) != 2 || no == 1;
+}
+
+/* A folder without config.json that holds one GGUF file stands for this file. The hub stores GGUF models in
+ * this way. */
+bool only_gguf(char path[PATH_SIZE]) {
+	char probe[PATH_SIZE + 16], found[PATH_SIZE] = "";
+	snprintf(probe, sizeof probe, "%s/config.json", path);
+	if (access(probe, F_OK) == 0)
+		return false;
+	DIR* list = opendir(path);
+	int n = 0;
+	for (struct dirent* entry; list && (entry = readdir(list));) {
+		if (is_gguf_model(entry->d_name) && ++n == 1 &&
+		    snprintf(found, sizeof found, "%.700s/%s", path, entry->d_name) >= (int)sizeof found)
+			n = 2;
+	}
+	if (list)
+		closedir(list);
+	if (n != 1)
+		return false;
+	snprintf(path, PATH_SIZE, "%s", found);
+	return true;
+}
+
+/* ---- all there are -------------------------------------------------------------------------- */
+
+/* "models--org--name" to "org/name", and "models--name" to "name". False for other names. */
+static bool name_of_hub(const char* folder, char name[PLACE_NAME]) {
+	if (strncmp(folder, "models--", 8) != 0)
+		return false;
+	const char* const org = folder + 8;
+	const char* const end = strstr(org, "--");
+	return (end ? snprintf(name, PLACE_NAME, "%.*s/%s", (int)(end - org), org, end + 2)
+	            : snprintf(name, PLACE_NAME, "%s", org)) < PLACE_NAME;
+}
+
+typedef void visit_place(void* user, const struct model_place*);
+
+static void visit_with_weights(struct model_place* p, visit_place* visit, void* user) {
+	p->bytes = weight_bytes(p->path);
+	if (p->bytes > 0)
+		visit(user, p);
+}
+
+static void each_fetched(const char* folder, visit_place* visit, void* user) {
 	struct dirent** entry;
 	const int n = scandir(folder, &entry, NULL, alphasort);
 	for (int i = 0; i < n; i++) {
 		struct model_place p;
-		const size_t length = strlen(entry[i]->d_name);
-		bool good = hub ? name_of_hub(entry[i]->d_name, p.name) && find_in_hub(p.path, p.name)
-		                : ends_with(entry[i]->d_name, ".gguf") && length - 5 < PLACE_NAME;
-		if (good && !hub) {
-			snprintf(p.name, sizeof p.name, "%.*s", (int)length - 5, entry[i]->d_name);
-			good = find_fetched(p.path, p.name);
+		const char* const file = entry[i]->d_name;
+		if (ends_with(file, ".gguf") &&
+		    snprintf(p.name, sizeof p.name, "%.*s", (int)strlen(file) - 5, file) < PLACE_NAME &&
+		    find_fetched(p.path, p.name))
+			visit_with_weights(&p, visit, user);
+		free(entry[i]);
+	}
+	if (n >= 0)
+		free(entry);
+}
+
+/* The branches and tags of a model that are other commits than its name alone: "org/name@branch". */
+static void each_revision(const char* name, visit_place* visit, void* user) {
+	char folder[PATH_SIZE], usual[PATH_SIZE], refs[PATH_SIZE + 8];
+	struct dirent** entry;
+	struct model_place p;
+	if (!hub_folder(folder, name))
+		return;
+	if (!find_in_hub(usual, name))
+		usual[0] = '\0';
+	snprintf(refs, sizeof refs, "%s/refs", folder);
+	const int n = scandir(refs, &entry, NULL, alphasort);
+	for (int i = 0; i < n; i++) {
+		if (snprintf(p.name, sizeof p.name, "%.128s@%.100s", name, entry[i]->d_name) < PLACE_NAME &&
+		    entry[i]->d_name[0] != '.' && find_in_hub(p.path, p.name) && strcmp(p.path, usual) != 0)
+			visit_with_weights(&p, visit, user);
+		free(entry[i]);
+	}
+	if (n >= 0)
+		free(entry);
+}
+
+static void each_in_hub(const char* root, visit_place* visit, void* user) {
+	struct dirent** entry;
+	const int n = scandir(root, &entry, NULL, alphasort);
+	for (int i = 0; i < n; i++) {
+		struct model_place p;
+		if (name_of_hub(entry[i]->d_name, p.name)) {
+			if (find_in_hub(p.path, p.name))
+				visit_with_weights(&p, visit, user);
+			each_revision(p.name, visit, user);
 		}
-		p.bytes = good ? weight_bytes(p.path) : 0;
-		if (good && p.bytes > 0)
-			visit(user, &p);
 		free(entry[i]);
 	}
 	if (n >= 0)
@@ -310,7 +417,7 @@ static void each_in(const char* folder, bool hub, void (*visit)(void*, const str
 void places_each(void (*visit)(void* user, const struct model_place*), void* user) {
 	char folder[PATH_SIZE];
 	if (fetched_folder(folder))
-		each_in(folder, false, visit, user);
+		each_fetched(folder, visit, user);
 	if (hub_root(folder))
-		each_in(folder, true, visit, user);
+		each_in_hub(folder, visit, user);
 }

@@ -20,9 +20,10 @@ bool is_folder(const char* path);
 bool find_builtin(char path[PATH_SIZE], struct error*);
 /* The script that fetches models, tools/models. False with the error set. */
 bool find_fetcher(char path[PATH_SIZE], struct error*);
-/* org/name in the Hugging Face cache, or NAME that `swiftlet pull` has fetched. False with the error set. */
+/* NAME that `swiftlet pull` has fetched, or org/name in the Hugging Face cache; org/name@REVISION is a
+ * branch, a tag or a commit. False with the error set. */
 bool find_by_name(char path[PATH_SIZE], const char* spec, struct error*);
-/* A folder without config.json that holds one GGUF file becomes that file's path, as the hub stores GGUF
+/* A folder without config.json that holds one GGUF model becomes its file's path, as the hub stores GGUF
  * models. False for other folders. */
 bool only_gguf(char path[PATH_SIZE]);
 /* Lists every model that has a name, place by place, sorted by name. */

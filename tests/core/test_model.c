@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "core/model/model.h"
+#include "core/model/places.h"
 #include "core/model/sha256.h"
 
 static char folder[] = "/tmp/swiftlet-model-XXXXXX";
@@ -179,8 +180,28 @@ static void split_set(void** state) {
 	assert_string_equal(first, second);
 }
 
+struct names {
+	char text[256];
+};
+static void see_name(void* user, const struct model_place* place) {
+	struct names* names = user;
+	if (strstr(place->name, "tiny")) {
+		strcat(names->text, " ");
+		strcat(names->text, place->name);
+	}
+}
+
+static void refused_name(const char* spec, const char* words) {
+	struct error error = {""};
+	assert_null(model_open(spec, NULL, &error));
+	if (!strstr(error.message, words))
+		print_error("expected \"%s\" in: %s\n", words, error.message);
+	assert_non_null(strstr(error.message, words));
+}
+
 static void hub(void** state) {
 	(void)state;
+	char other[65];
 	struct error error = {""};
 	setenv("HF_HUB_CACHE", folder, 1);
 	assert_null(model_open("nobody/nothing", NULL, &error));
@@ -203,7 +224,58 @@ static void hub(void** state) {
 	fingerprint_of(target, same);
 	assert_string_equal(model->fingerprint, same);
 	model_close(model);
+
+	/* revisions: a branch, the beginning of a commit, one that is not here, and several without main */
+	ref = fopen(inside("models--org--tiny/refs/v2"), "we");
+	assert_non_null(ref);
+	fputs("fedcba", ref);
+	fclose(ref);
+	assert_int_equal(symlink(golden("llama-mqa-bf16"), inside("models--org--tiny/snapshots/fedcba")), 0);
+	fingerprint_of("org/tiny", same);
+	fingerprint_of("org/tiny@v2", other);
+	assert_string_not_equal(same, other);
+	fingerprint_of("org/tiny@fed", same);
+	assert_string_equal(same, other);
+	static struct names names;
+	places_each(see_name, &names);
+	assert_string_equal(names.text, " org/tiny org/tiny@v2");
+	refused_name("org/tiny@v3", "hf download org/tiny --revision v3");
+	refused_name("org/tiny@../../x", "No such file");
+	refused_name("Org/TINY", "did you mean org/tiny?");
+	assert_int_equal(unlink(inside("models--org--tiny/refs/main")), 0);
+	refused_name("org/tiny", "not its revision main");
+
+	/* a name without an organisation; a download that was broken off */
+	snprintf(target, sizeof target, "%s", inside("models--org--tiny"));
+	assert_int_equal(rename(target, inside("models--tiny")), 0);
+	fingerprint_of("tiny@v2", same);
+	assert_string_equal(same, other);
+	assert_int_equal(unlink(inside("models--tiny/snapshots/fedcba")), 0);
+	assert_int_equal(mkdir(inside("models--tiny/snapshots/fedcba"), 0700), 0);
+	refused_name("tiny@v2", "hf download tiny fetches what is missing");
 	unsetenv("HF_HUB_CACHE");
+}
+
+/* A folder of GGUF files stands for the only model in it. */
+static void gguf_folders(void** state) {
+	(void)state;
+	char set[65], same[65], target[1100], path[PATH_SIZE];
+	assert_int_equal(mkdir(inside("gguf"), 0700), 0);
+	for (int i = 1; i <= 3; i++) {
+		char file[64];
+		snprintf(file, sizeof file, "gguf-llama-split/model-%05d-of-00003.gguf", i);
+		snprintf(path, sizeof path, "%s", golden(file));
+		snprintf(file, sizeof file, "gguf/model-%05d-of-00003.gguf", i);
+		assert_int_equal(symlink(path, inside(file)), 0);
+	}
+	snprintf(target, sizeof target, "%s", path);
+	assert_int_equal(symlink(target, inside("gguf/mmproj-model.gguf")), 0);
+	fingerprint_of(golden("gguf-llama-split/model-00001-of-00003.gguf"), set);
+	snprintf(path, sizeof path, "%s", inside("gguf"));
+	fingerprint_of(path, same);
+	assert_string_equal(set, same);
+	assert_int_equal(symlink(target, inside("gguf/another.gguf")), 0);
+	refused_name(path, "of several GGUF files");
 }
 
 /* One bit of one weight, in any tensor, makes another model where it is sampled; another type does too. */
@@ -253,7 +325,8 @@ int main(void) {
 	    cmocka_unit_test(names),           cmocka_unit_test(generation_config),
 	    cmocka_unit_test(gguf_by_content), cmocka_unit_test(tied_in_words_alone),
 	    cmocka_unit_test(split_set),       cmocka_unit_test(hub),
-	    cmocka_unit_test(fingerprints),    cmocka_unit_test(refused),
+	    cmocka_unit_test(gguf_folders),    cmocka_unit_test(fingerprints),
+	    cmocka_unit_test(refused),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
