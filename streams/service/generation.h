@@ -45,10 +45,16 @@ struct choice { /* one output sequence of a generation */
 	int32_t* token;                    /* (tokens) */
 	int64_t accepted[CHOICE_ACCEPTED]; /* counts of rounds by accepted tokens, without rounds that accepted
 	                                      none */
-	bool new_line;                     /* the text sent so far has a line feed (infill.c) */
-	size_t echoed;                     /* characters of the echoed prompt */
-	size_t unseen;                     /* bytes of its tokens beyond the text that were not passed over yet */
-	size_t shown;                      /* bytes of the tokens so far, without special ones */
+	struct line_scan {                 /* infill.c: how far the text was looked at */
+		size_t until;                  /* bytes of the reader's content */
+		int indent;                    /* of the line so far; -1: the line has more, or is the first */
+		double since;                  /* when its first tokens came */
+		bool new_line;                 /* the text has a line feed */
+		bool enough;                   /* the client wants no more of it */
+	} lines;
+	size_t echoed; /* characters of the echoed prompt */
+	size_t unseen; /* bytes of its tokens beyond the text that were not passed over yet */
+	size_t shown;  /* bytes of the tokens so far, without special ones */
 };
 
 /* The output that a response with one choice has emitted so far. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "streams/service/generation.h"
+#include "streams/service/infill.h"
 
 /* Sends a comment during a long prompt, so that no client or proxy takes the connection for dead. */
 static void emit_keepalive(struct generation* g) {
@@ -19,7 +20,8 @@ static void emit_keepalive(struct generation* g) {
 	generation_wake(g);
 }
 
-/* MHD does not watch a sleeping connection, so this asks the socket whether the client has disconnected. */
+/* True when nobody wants more of the answer. MHD does not watch a sleeping connection, so this asks the
+ * socket whether the client has disconnected. */
 static bool on_gone(void* user) {
 	struct generation* g = ((struct choice*)user)->generation;
 	pthread_mutex_lock(&g->lock);
@@ -30,7 +32,7 @@ static bool on_gone(void* user) {
 	}
 	if (!g->gone)
 		emit_keepalive(g);
-	const bool gone = g->gone;
+	const bool gone = g->gone || ((struct choice*)user)->lines.enough;
 	pthread_mutex_unlock(&g->lock);
 	return gone;
 }
@@ -58,6 +60,7 @@ static void emit_output(struct choice* c, const struct swiftlet_step* step) {
 	c->sent_arguments = arguments ? strlen(arguments) : 0;
 	text_clear(&c->reader.content);
 	text_clear(&c->reader.reasoning);
+	c->lines.until = 0;
 	reply_logprobs_free(&c->logprobs);
 }
 
@@ -122,9 +125,10 @@ static void on_step(void* user, const struct swiftlet_step* step) {
 	pthread_mutex_lock(&g->lock);
 	count_accepted(c, step);
 	if (!g->gone) {
-		if (!g->request.prompt_only) {
+		if (!g->request.prompt_only && !c->lines.enough) {
 			note_tokens(c, step);
 			read_step(c, step);
+			infill_step(c);
 		}
 		if (g->request.logprobs)
 			add_logprobs(c, step);
@@ -204,6 +208,8 @@ static void end_choice(struct choice* c, const struct swiftlet_figures* figures,
 	pthread_mutex_lock(&g->lock);
 	if (figures)
 		c->figures = *figures;
+	if (c->lines.enough && !g->gone)
+		problem = NULL;
 	if (problem && strcmp(problem, "stopping") == 0) {
 		cut_off(c);
 		problem = NULL;
@@ -211,6 +217,8 @@ static void end_choice(struct choice* c, const struct swiftlet_figures* figures,
 		note_problem(g, problem);
 	if (!g->gone && !problem)
 		end_reading(c);
+	if (c->lines.enough)
+		infill_cut(c);
 	if (g->request.stream && !g->gone && !problem && !g->error.status) {
 		emit_output(c, NULL);
 		g->formatter->last(c);

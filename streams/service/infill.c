@@ -1,6 +1,7 @@
 /* See infill.h. */
 #include "streams/service/infill.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,7 +41,7 @@ static bool put_text(const struct tokenizer* t, const char* text, struct token_l
 	return !*text || tokenizer_encode(t, text, strlen(text), TOKENIZE_NO_SPECIAL, out);
 }
 
-/* Adds other files, [{"filename", "text"}, …], until half of the context is full. */
+/* Adds those of the other files, [{"filename", "text"}, …], that fit into half of the context. */
 static bool put_files(const struct infill_family* f, const struct generation* g, const struct api_request* q,
                       struct token_list* out) {
 	const struct tokenizer* t = g->server->model->tokenizer;
@@ -52,7 +53,8 @@ static bool put_files(const struct infill_family* f, const struct generation* g,
 		struct token_list tokens = {0};
 		good = good && put_token(t, f->file, &tokens) && put_text(t, name ? name : "file", &tokens) &&
 		       put_text(t, "\n", &tokens) && put_text(t, text ? text : "", &tokens);
-		for (int i = 0; i < tokens.n && good && out->n + tokens.n < g->server->context / 2; i++)
+		const bool fits = out->n + tokens.n < g->server->context / 2;
+		for (int i = 0; i < tokens.n && good && fits; i++)
 			good = token_list_append(out, tokens.id[i]);
 		token_list_free(&tokens);
 	}
@@ -109,6 +111,29 @@ static bool check_files(const struct translation* t) {
 	                          "'input_extra' must be a list of {\"filename\": string, \"text\": string}.");
 }
 
+/* Where the answer ends besides its limit, as editors ask for it. */
+static bool take_ends(const cJSON* from, struct api_request* q, struct api_error* e) {
+	enum { MOST_INDENT = 10000, DAY = 86400000 };
+	return api_int(from, "n_indent", -1, MOST_INDENT, &q->least_indent, e) &&
+	       api_int(from, "t_max_predict_ms", -1, DAY, &q->line_milliseconds, e);
+}
+
+/* What /infill and /completion have in common. response_fields: as llama-server has it, a list of paths. */
+static bool read_ends(struct translation* t) {
+	const cJSON* const shown = json_field(t->from, "response_fields");
+	const cJSON* path;
+	struct api_request checked = {0};
+	bool good = !shown || cJSON_IsNull(shown) || cJSON_IsArray(shown);
+	cJSON_ArrayForEach (path, shown)
+		good = good && cJSON_IsString(path);
+	if (!good)
+		return api_refuse(t->error, "response_fields", "invalid_type",
+		                  "'response_fields' must be a list of strings, such as \"timings/prompt_n\".");
+	if (!json_field(t->from, "n_predict"))
+		text_put(translate_member(t, "max_tokens"), "-1");
+	return take_ends(t->from, &checked, t->error);
+}
+
 static bool read_infill(struct translation* t) {
 	const char *prefix = "", *suffix = "", *prompt = "";
 	struct text all = {0};
@@ -121,17 +146,24 @@ static bool read_infill(struct translation* t) {
 	text_json(translate_member(t, "suffix"), "%q", suffix);
 	t->to.failed |= all.failed;
 	text_free(&all);
-	if (!json_field(t->from, "n_predict"))
-		text_put(translate_member(t, "max_tokens"), "-1");
-	return true;
+	if (!json_field(t->from, "temperature"))
+		text_put(translate_member(t, "temperature"), "0");
+	return read_ends(t);
+}
+
+static bool finish_native(const cJSON* from, struct api_request* q) {
+	const cJSON* const shown = json_field(from, "response_fields");
+	struct api_error none = {0};
+	q->shown_fields = cJSON_IsArray(shown) ? json_print(shown) : NULL;
+	return take_ends(from, q, &none) && (q->shown_fields || !cJSON_IsArray(shown));
 }
 
 /* An empty suffix means that the gap ends the file. */
-static bool finish_request(const cJSON* from, struct api_request* q) {
+static bool finish_infill(const cJSON* from, struct api_request* q) {
 	const cJSON* extra = json_field(from, "input_extra");
 	q->extra_files = cJSON_IsArray(extra) ? json_print(extra) : NULL;
 	q->suffix = q->suffix ? q->suffix : strdup("");
-	return q->suffix && (q->extra_files || !cJSON_IsArray(extra));
+	return finish_native(from, q) && q->suffix && (q->extra_files || !cJSON_IsArray(extra));
 }
 
 static bool infill_read(const char* body, size_t size, int vocab, struct api_request* q,
@@ -140,11 +172,11 @@ static bool infill_read(const char* body, size_t size, int vocab, struct api_req
 	static const struct translator how = {
 	    .same = "model temperature top_p top_k min_p stream stop seed presence_penalty frequency_penalty "
 	            "repeat_penalty logit_bias",
-	    .own = "input_prefix input_suffix input_extra prompt",
-	    .hints = "cache_prompt samplers t_max_prompt_ms t_max_predict_ms n_indent response_fields id_slot",
+	    .own = "input_prefix input_suffix input_extra prompt response_fields n_indent t_max_predict_ms",
+	    .hints = "cache_prompt samplers t_max_prompt_ms id_slot",
 	    .renamed = renamed,
 	    .read = read_infill,
-	    .finish = finish_request};
+	    .finish = finish_infill};
 	return translation_read(&how, body, size, vocab, q, e);
 }
 
@@ -159,9 +191,7 @@ static bool read_native(struct translation* t) {
 		return api_refuse(t->error, "prompt", "invalid_type",
 		                  "'prompt' must be a string or a list of token ids; /v1/completions takes several.");
 	api_put(translate_member(t, "prompt"), prompt);
-	if (!json_field(t->from, "n_predict"))
-		text_put(translate_member(t, "max_tokens"), "-1");
-	return true;
+	return read_ends(t);
 }
 
 static bool native_read(const char* body, size_t size, int vocab, struct api_request* q,
@@ -171,19 +201,62 @@ static bool native_read(const char* body, size_t size, int vocab, struct api_req
 	static const struct translator how = {
 	    .same = "model temperature top_p top_k min_p stream stop seed presence_penalty frequency_penalty "
 	            "repeat_penalty logit_bias grammar ignore_eos",
-	    .own = "prompt",
-	    .hints = "cache_prompt samplers t_max_predict_ms id_slot",
+	    .own = "prompt response_fields n_indent t_max_predict_ms",
+	    .hints = "cache_prompt samplers t_max_prompt_ms id_slot",
 	    .renamed = renamed,
-	    .read = read_native};
+	    .read = read_native,
+	    .finish = finish_native};
 	return translation_read(&how, body, size, vocab, q, e);
 }
 
 /* ---- answers of both -------------------------------------------------------------------------------- */
 
+/* Ends before the line that is indented less than the editor wants. Blank lines have no indentation. */
+static void scan_lines(struct choice* c) {
+	struct line_scan* const l = &c->lines;
+	const struct text* const content = &c->reader.content;
+	for (; l->until < content->size; l->until++) {
+		const char byte = content->data[l->until];
+		if (byte == '\n') {
+			l->new_line = true;
+			l->indent = 0;
+		} else if (l->indent < 0 || byte == '\r')
+			continue;
+		else if (byte == ' ' || byte == '\t')
+			l->indent++;
+		else if (l->indent < c->generation->request.least_indent) {
+			l->enough = true;
+			l->until -= l->until < (size_t)l->indent ? l->until : (size_t)l->indent;
+			break;
+		} else
+			l->indent = -1;
+	}
+}
+
+void infill_step(struct choice* c) {
+	const struct generation* g = c->generation;
+	const int most = g->request.line_milliseconds;
+	if (c->tokens == 0 || (g->formatter != &formatter_infill && g->formatter != &formatter_native))
+		return;
+	if (!(c->lines.since > 0)) {
+		c->lines.since = seconds_now();
+		c->lines.indent = -1;
+	}
+	scan_lines(c);
+	c->lines.enough |= most > 0 && c->lines.new_line && 1000 * (seconds_now() - c->lines.since) > most;
+	if (c->lines.enough)
+		infill_cut(c);
+}
+
+void infill_cut(struct choice* c) {
+	struct text* const content = &c->reader.content;
+	content->size = content->size < c->lines.until ? content->size : c->lines.until;
+	c->figures.stop = SWIFTLET_LENGTH;
+}
+
 static void put_content(struct generation* g, bool stop) {
 	struct choice* const c = &g->choice[0];
 	const struct answer_reader* r = &c->reader;
-	c->new_line |= r->content.size > 0 && memchr(r->content.data, '\n', r->content.size);
 	text_json(&g->out, "{'index': 0, 'content': %Q, 'stop': %b, 'model': %q", r->content.data,
 	          r->content.size, stop, g->server->option.work.model_name);
 }
@@ -200,7 +273,7 @@ static void put_end(struct generation* g) {
 	                                     : "eos",
 	          f->tokens, f->prompt_tokens, f->cached_tokens,
 	          f->stop == SWIFTLET_LENGTH && f->prompt_tokens + f->tokens >= g->server->context,
-	          g->choice[0].new_line);
+	          g->choice[0].lines.new_line);
 	reply_timings(&g->out, &g->choice[0]);
 	text_put(&g->out, "}");
 }
@@ -217,9 +290,37 @@ static void emit_infill(struct choice* c, const struct swiftlet_step* step) {
 	text_put(&g->out, "}\n\n");
 }
 
+/* Keeps the parts of an answer that the client asked for, each under its path: "timings/prompt_n". */
+static void keep_shown(struct text* answer, const char* shown_fields) {
+	cJSON *const whole = cJSON_Parse(answer->data), *const shown = cJSON_Parse(shown_fields);
+	cJSON *const kept = cJSON_CreateObject(), *path;
+	cJSON_ArrayForEach (path, shown) {
+		const cJSON* at = whole;
+		for (const char* key = path->valuestring; at && key; key = *key ? key + 1 : NULL) {
+			char name[64];
+			const size_t n = strcspn(key, "/");
+			snprintf(name, sizeof name, "%.*s", n < sizeof name ? (int)n : 0, key);
+			at = json_field(at, name);
+			key += n;
+		}
+		if (at)
+			cJSON_AddItemToObject(kept, path->valuestring, cJSON_Duplicate(at, true));
+	}
+	char* const text = whole && shown && kept ? json_print(kept) : NULL;
+	text_clear(answer);
+	text_put(answer, text ? text : "");
+	answer->failed |= !text;
+	cJSON_free(text);
+	cJSON_Delete(kept);
+	cJSON_Delete(shown);
+	cJSON_Delete(whole);
+}
+
 static void format_infill(struct generation* g) {
 	put_content(g, true);
 	put_end(g);
+	if (g->request.shown_fields && !g->request.stream && !g->out.failed)
+		keep_shown(&g->out, g->request.shown_fields);
 	text_put(&g->out, "\n");
 }
 

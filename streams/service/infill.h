@@ -9,3 +9,6 @@
  * set when the model has no such tokens. */
 bool infill_encode(const struct generation*, struct api_request*, struct token_list*, struct api_error*);
 extern const struct response_formatter formatter_infill, formatter_native;
+/* Looks at the content that a step added. Ends the choice where its request asks for it. */
+void infill_step(struct choice*);
+void infill_cut(struct choice*); /* drops what came after the end that infill_step found */

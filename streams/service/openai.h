@@ -63,7 +63,10 @@ struct api_request {
 	bool embedding, base64; /* the answer is the prompts' vectors in this encoding, not text */
 	char* schema;           /* the grammar's JSON schema, "": any object; NULL: another kind of grammar */
 	char* extra_files;      /* of /infill: [{"filename", "text"}, …], JSON; or NULL */
-	char* suffix;           /* the text goes between the prompt and this suffix; NULL: none */
+	char* shown_fields;    /* of /infill and /completion: the answer's paths that are sent, JSON; NULL: all */
+	int least_indent;      /* the answer ends at a line that is indented less; 0: at none */
+	int line_milliseconds; /* the answer ends after this time, if it has a line feed; 0: it goes on */
+	char* suffix;          /* the text goes between the prompt and this suffix; NULL: none */
 	char* custom_tools;  /* names of functions that stand for tools with free text, blanks between; or NULL */
 	char* allowed_tools; /* the parts.tools that may be called, as JSON; NULL: all */
 	bool literal_schemas; /* set before reading: see grammar_from_json_schema */

@@ -163,7 +163,7 @@ static void put_usage(struct generation* g) {
 void reply_timings(struct text* out, const struct choice* c) {
 	const struct swiftlet_figures* f = &c->figures;
 	const double prompt = f->seconds.prefill,
-	             written = f->seconds.decode + f->seconds.draft + f->seconds.verify + f->seconds.plain;
+	             written = f->seconds.decode; /* drafts and verification included */
 	const int64_t prompt_n = f->prompt_tokens - f->cached_tokens;
 	int64_t rows = 0;
 	for (int s = 0; swiftlet_source_name(s); s++)

@@ -64,19 +64,19 @@ static bool read_model(struct reading* r) {
 	return api_string(r->body, r->name, 512, &model, r->error) && copy_text(r, model, &r->to->model);
 }
 
-/* -1: the rest of the context. A completion may have 0: the prompt is computed and no text is sent. */
+/* -1: the rest of the context. 0, under a name that allows it: the prompt is computed and no text is sent. */
 static bool read_max_tokens(struct reading* r) {
 	struct api_request* q = r->to;
 	const int before = q->chat ? q->ask.max_tokens : 0; /* the other name's */
 	if (!read_whole_number(r))
 		return false;
-	if (q->ask.max_tokens == 0 && q->chat)
+	if (q->ask.max_tokens == 0 && q->chat && strncmp(r->name, "max_", 4) == 0)
 		return refuse(r, "invalid_value", "'%s' must be at least 1, or -1 for no limit; 0 was given.",
 		              r->name);
 	q->prompt_only = q->ask.max_tokens == 0;
 	q->ask.max_tokens = q->prompt_only ? 1 : q->ask.max_tokens < 0 ? 0 : q->ask.max_tokens;
 	return before == 0 || before == q->ask.max_tokens ||
-	       refuse(r, "invalid_value", "'max_tokens' and 'max_completion_tokens' differ; give one.");
+	       refuse(r, "invalid_value", "'%s' differs from another limit of tokens; give one.", r->name);
 }
 
 /* vLLM and llama.cpp write "off" as -1. */
@@ -520,6 +520,7 @@ static const struct field fields[] = {
     {"chat_template_kwargs", CHAT, .read = NULL}, /* as vLLM and llama.cpp name it */
     {"max_tokens", BOTH, INTO(read_max_tokens, ask.max_tokens, -1, 1 << 24)},
     {"max_completion_tokens", CHAT, INTO(read_max_tokens, ask.max_tokens, -1, 1 << 24)},
+    {"n_predict", BOTH, INTO(read_max_tokens, ask.max_tokens, -1, 1 << 24)}, /* llama.cpp's name */
     {"continue_final_message", CHAT, .read = NULL}, /* the same; as vLLM names them */
     {"add_generation_prompt", CHAT, .read = NULL},
     {"enable_thinking", CHAT, .read = NULL},
@@ -688,6 +689,7 @@ void api_request_free(struct api_request* q) {
 	free(q->echoed);
 	free(q->suffix);
 	free(q->extra_files);
+	free(q->shown_fields);
 	free(q->schema);
 	free(q->allowed_tools);
 	free(q->custom_tools);

@@ -234,6 +234,35 @@ def ollama(s):
     assert status == 400 and set(answer) == {"error"}, answer
 
 
+def editor_fields(s):
+    """What llama.vim and llama.vscode send: where an answer ends, which of its fields are sent, and requests that only prepare."""
+    block = "if x:\n    a\n\n        b\n    c\n"
+    ask = {"prompt": "Once", "n_predict": 64, "temperature": 0, "grammar": "root ::= " + json.dumps(block + "d = 1\n    e")}
+    for indent, kept in ((4, block), (5, "if x:\n"), (0, block + "d = 1\n    e"), (1, block)):
+        whole = s.call("POST", "/completion", {**ask, "n_indent": indent})[2]
+        assert whole["content"] == kept and whole["has_new_line"], (indent, whole)
+        assert indent == 0 or whole["stop_type"] == "limit", whole
+        events = s.call("POST", "/completion", {**ask, "n_indent": indent, "stream": True})[2]
+        parts = [json.loads(line[6:]) for line in events.split("\n") if line.startswith("data: {")]
+        assert "".join(p["content"] for p in parts if not p["stop"]).rstrip(" ") == kept and parts[-1]["stop"], (indent, parts)
+    long = {**ask, "n_predict": 1000, "grammar": 'root ::= "a\\n" [a-z ]{400}'}
+    assert len(s.call("POST", "/completion", {**long, "t_max_predict_ms": 0})[2]["content"]) == 402
+    quick = s.call("POST", "/completion", {**long, "t_max_predict_ms": 1})[2]
+    assert 2 <= len(quick["content"]) < 402 and quick["stop_type"] == "limit", quick
+    answer = s.call("POST", "/v1/chat/completions", {"messages": ASK, "max_tokens": 64})[2]
+    assert abs(answer["timings"]["predicted_ms"] - 1000 * answer["swiftlet"]["seconds"]["decode"]) < 0.1, answer
+    shown = s.call("POST", "/completion", {**ask, "response_fields": ["content", "timings/predicted_n", "truncated", "nothing", "timings/x"]})[2]
+    assert set(shown) == {"content", "timings/predicted_n", "truncated"}, shown
+    assert s.call("POST", "/completion", {**ask, "response_fields": [""], "n_predict": 0})[2] == {}
+    for wrong in ({"response_fields": "content"}, {"response_fields": [1]}, {"n_indent": "x"}, {"t_max_predict_ms": 1e12}):
+        status, _, answer = s.call("POST", "/completion", {**ask, **wrong})
+        assert status == 400 and answer["error"]["param"] == list(wrong)[0], answer
+    prepared = s.call("POST", "/v1/chat/completions", {"messages": ASK, "n_predict": 0, "samplers": []})[2]
+    assert prepared["usage"]["completion_tokens"] == 0 and prepared["choices"][0]["message"]["content"] == "", prepared
+    assert s.call("POST", "/v1/chat/completions", {"messages": ASK, "n_predict": 3})[2]["usage"]["completion_tokens"] == 3
+    assert s.call("POST", "/v1/chat/completions", {"messages": ASK, "max_tokens": 0})[0] == 400
+
+
 def native(s):
     """llama.cpp's /completion: whole, as a stream, of ids, bound by a grammar or a schema."""
     ask = {"prompt": "Once", "n_predict": 8, "temperature": 0}
@@ -376,6 +405,12 @@ def infill(model):
                 "input_extra": [{"filename": "other.py", "text": "x = 1\n"}]}
         answer = s.call("POST", "/infill", body)[2]
         assert answer["content"].strip().startswith("a + b") and answer["stop"] and answer["timings"], answer
+        vim = {**body, "input_extra": [], "n_predict": 64, "n_indent": 4, "top_k": 40, "top_p": 0.9, "samplers": ["top_k", "top_p", "infill"],
+               "input_prefix": "def add(a, b):\n", "prompt": "    ", "t_max_predict_ms": 60000}
+        del vim["temperature"]  # an editor's suggestion is the likeliest text
+        lines = s.call("POST", "/infill", vim)[2]["content"].split("\n")
+        assert lines == s.call("POST", "/infill", {**vim, "temperature": 0})[2]["content"].split("\n"), lines
+        assert all(line.startswith("    ") or not line for line in lines[1:]), lines
         for wrong in ({}, [1], [{}], [{"filename": "a"}], [{"filename": 1, "text": "x"}], [{"text": 2}]):
             status, _, refused = s.call("POST", "/infill", {**body, "input_extra": wrong})
             assert status == 400 and refused["error"]["param"] == "input_extra", (wrong, refused)
@@ -385,7 +420,7 @@ def infill(model):
 
 
 with Server("--alias", "first", "--alias", "second", "--cors", "localhost", "--cors", "https://app.example") as server:
-    for check in (names, fields, limits, recorded, usage, origins, paths, joined_paths, bodies, forms, digits, histories, prefill, ollama, native, compressed, responses_logprobs):
+    for check in (names, fields, limits, recorded, usage, origins, paths, joined_paths, bodies, forms, digits, histories, prefill, ollama, native, editor_fields, compressed, responses_logprobs):
         check(server)
         print(check.__name__, "ok")
     if MODEL == "builtin":
