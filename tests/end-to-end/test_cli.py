@@ -134,10 +134,11 @@ class Run(EndToEnd):
         self.assertIn(b"4 tokens in", result.stderr)
         self.assertEqual(result.stdout, run("run", "-p", PROMPT, "-n", 4).stdout)
 
-    def test_a_terminal_shows_one_line_of_speed(self):
+    def at_a_terminal(self, *words):
+        """What the program prints to a terminal."""
         child, terminal = pty.fork()
         if child == 0:
-            os.execv(SWIFTLET, [SWIFTLET, "run", "builtin", PROMPT, "-n", "4", "--no-store"])
+            os.execv(SWIFTLET, [SWIFTLET, *words])
         out = b""
         while True:
             try:
@@ -145,9 +146,21 @@ class Run(EndToEnd):
             except OSError:  # the other end is closed
                 break
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
-        last = out.decode().replace("\r", "").strip().split("\n")[-1]
-        self.assertRegex(last, r"^\x1b\[2m4 tokens, .*tokens/s.*; cut off by the limit: -n N allows more\x1b\[0m$")
-        self.assertNotIn(b"full passes", out)
+        return out.decode(errors="replace").replace("\r", "").strip()
+
+    def test_a_terminal_shows_one_line_of_speed(self):
+        out = self.at_a_terminal("run", "builtin", PROMPT, "-n", "4", "--no-store")
+        self.assertRegex(out.split("\n")[-1], r"^\x1b\[2m4 tokens, .*tokens/s; cut off by the limit: -n N allows more\x1b\[0m$")
+        self.assertNotIn("full passes", out)
+
+    def test_a_short_answer_is_not_compared_with_plain_decoding(self):
+        """The ratio stands where decoding took a second."""
+        slow = "synth:layers=4,dim=1024,heads=16,kv-heads=16,ffn=2816,vocab=32000,dtype=f32"
+        for model, count in (("builtin", 40), (slow, 100)):
+            last = self.at_a_terminal("run", model, PROMPT, "-n", str(count), "--no-store", "--threads", "1").split("\n")[-1]
+            rate = float(re.search(r", ([0-9.]+) tokens/s", last)[1])
+            with self.subTest(line=last):
+                self.assertEqual("times as fast as plain decoding" in last, count / rate >= 1)
 
     def test_models_have_names(self):
         """Lists what `swiftlet pull` has fetched and what the Hugging Face cache holds."""
@@ -399,6 +412,7 @@ class Chat(EndToEnd):
         out = self.converse(b"helXlo\033[D\033[D\010\r", b"\033[200~one\rtwo\033[201~\r",
                             b"\033[200~/a\r//b\033[201~\r", b"dropped\003", f"/save {first}\r".encode())
         self.assertIn("tokens/s", out)
+        self.assertNotIn("times as fast", out)  # as in `run`: these answers are short
         self.assertEqual(self.said(first), ["hello", "one\ntwo", "/a\n//b"])
         self.converse(b"\033[A" * 5 + b"\r", f"/save {second}\r".encode())
         self.assertEqual(self.said(second), ["hello"])
