@@ -26,7 +26,7 @@ static bool open_file(struct model* model, const struct model_options* options, 
 	struct mapping file;
 	if (!mapping_open(&file, model->path, error))
 		return false;
-	const char* what = "not a model: it begins neither as GGUF nor as a folder's config.json would";
+	const char* what = "not a model; expected a GGUF file, or the folder of a Hugging Face model";
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (file.size >= known[i].at + 4 && memcmp(file.data + known[i].at, known[i].bytes, known[i].n) == 0)
 			what = known[i].what;

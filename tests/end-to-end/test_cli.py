@@ -153,6 +153,14 @@ class Run(EndToEnd):
         self.assertRegex(out.split("\n")[-1], r"^\x1b\[2m4 tokens, .*tokens/s; cut off by the limit: -n N allows more\x1b\[0m$")
         self.assertNotIn("full passes", out)
 
+    def test_a_terminal_shows_how_much_of_a_long_prompt_is_read(self):
+        slow = "synth:layers=4,dim=1024,heads=16,kv-heads=16,ffn=2816,vocab=32000,dtype=f32"
+        words = ("run", slow, "a " * 900, "-n", "2", "--no-store", "--threads", "1", "-c", "8192", "--method", "vanilla")
+        out = self.at_a_terminal(*words)
+        self.assertRegex(out, r"\r?\x1b\[K\[#+\.+\] +\d+ % of the prompt is read")
+        self.assertNotIn("of the prompt", run(*words).stderr.decode())
+        self.assertNotIn("of the prompt", self.at_a_terminal("run", "builtin", PROMPT, "-n", "2", "--no-store"))
+
     def test_a_short_answer_is_not_compared_with_plain_decoding(self):
         """The ratio stands where decoding took a second."""
         slow = "synth:layers=4,dim=1024,heads=16,kv-heads=16,ffn=2816,vocab=32000,dtype=f32"
@@ -379,6 +387,7 @@ class Chat(EndToEnd):
         self.assertEqual([(m["role"], m["content"]) for m in messages[:2]],
                          [("system", "Be brief."), ("user", "What is\n2 + 3?")])
         self.assertIn(b"note", result.stderr)
+        self.assertIn(b"/read takes any text", result.stderr)
 
     def converse(self, *keys):
         """A conversation at a terminal: each of `keys` is typed once the editor waits for a line."""

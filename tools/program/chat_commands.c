@@ -73,7 +73,8 @@ static void load_conversation(struct chat* chat, const char* path) {
 	if (!*path)
 		puts("/load needs the name of a file.");
 	else if (!conversation_load(&chat->conversation, path, &error))
-		complain(STATUS_FAILED, "%s", error.message);
+		complain(STATUS_FAILED, "%s (/load goes on with what /save wrote; /read takes any text)",
+		         error.message);
 	else
 		printf("%d messages are read from %s.\n", chat->conversation.n, path);
 }

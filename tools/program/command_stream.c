@@ -261,6 +261,7 @@ int command_stream(int argc, char** argv) {
 	    .about =
 	        "Answers the prompts of a file in their order. Input lines:\n"
 	        "  {\"id\", \"task\"?, \"prompt\" | \"messages\", \"max_tokens\"? (128)}\n"
+	        "or those of OpenAI's batch files, {\"custom_id\", \"url\", \"body\"}.\n"
 	        "A line that is broken, or longer than the context, gets {\"id\", \"line\", \"error\"}, and the\n"
 	        "stream goes on. The exit status is 0 unless every line failed.",
 	    .details =

@@ -6,9 +6,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/decode/session.h"
+#include "kernels/clock.h"
 #include "streams/memory/memory.h"
 #include "streams/report.h"
 #include "tools/program/interrupt.h"
+#include "tools/program/progress.h"
 #include "tools/program/tables.h"
 
 /* False with the error set: the generation is to end. */
@@ -26,12 +29,27 @@ static bool take_step(struct completion* g, const struct swiftlet_step* step, st
 	return true;
 }
 
-static bool run_steps(struct completion* g, swiftlet_session* session, struct error* error) {
+/* Shows how much of a long prompt is read, so that nobody takes the wait for a failure. */
+static bool show_reading(const swiftlet_session* session, int n_prompt, double since) {
+	const double patience = .5; /* seconds: short prompts show nothing */
+	const int left = session_prefill_left(session);
+	if (left == 0 || seconds_now() - since < patience)
+		return false;
+	progress_show(1 - (double)left / n_prompt, "of the prompt is read");
+	return true;
+}
+
+static bool run_steps(struct completion* g, swiftlet_session* session, int n_prompt, struct error* error) {
+	const double since = seconds_now();
 	struct swiftlet_step step;
 	struct error ignored; /* after the first error */
 	bool good = true;
 	do {
-		if (!swiftlet_session_step(session, &step, error->message, sizeof error->message))
+		const bool shows = g->show && show_reading(session, n_prompt, since);
+		const bool stepped = swiftlet_session_step(session, &step, error->message, sizeof error->message);
+		if (shows)
+			progress_end();
+		if (!stepped)
 			return false;
 		if (g->watch)
 			memory_step(g->watch, &step);
@@ -62,7 +80,7 @@ bool completion_run(struct completion* g, swiftlet_session* session, const struc
 		return false;
 	if (g->watch)
 		memory_begin(g->watch, request->task);
-	const bool good = run_steps(g, session, error);
+	const bool good = run_steps(g, session, request->n_prompt, error);
 	if (g->watch)
 		memory_end(g->watch);
 	if (good)
@@ -97,9 +115,9 @@ static void print_figure(FILE* out, const char* name, double value, const char* 
 	fprintf(out, format, value);
 }
 
-/* In less time the ratio is chance: few passes were timed, and drafts know little of the text yet. Two runs of the
- * built-in model on one prompt (two busy cores) differed by up to .61 of the ratio where decoding took .3 to .7 s,
- * and by at most .12 where it took 1.4 to 3.2 s. */
+/* In less time the ratio is chance: few passes were timed, and drafts know little of the text yet. Two runs
+ * of the built-in model on one prompt (two busy cores) differed by up to .61 of the ratio where decoding took
+ * .3 to .7 s, and by at most .12 where it took 1.4 to 3.2 s. */
 static const double telling_seconds = 1;
 
 void speed_print(FILE* out, const struct swiftlet_figures* f, const char* longer) {
