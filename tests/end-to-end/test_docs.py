@@ -93,6 +93,24 @@ class Pages(EndToEnd):
         for command in ("run", "chat", "stream", "serve", "learn"):
             self.assertEqual(helps[command] - explained - {"--help", "--help-all", "--version"}, set(), command)
 
+    def test_calls_of_linux_alone_are_listed_by_file(self):
+        """docs/porting.md names each file that calls what macOS lacks."""
+        sources = {}
+        for room in ("core", "gp", "kernels", "optimizer", "streams", "tools"):
+            for path in glob.glob(os.path.join(SOURCE, room, "**", "*.[ch]"), recursive=True):
+                sources[os.path.relpath(path, SOURCE)] = re.sub(r"/\*.*?\*/", "", text_of(path), flags=re.S)
+        rows = [line.split("|")[1:4] for line in text_of("docs/porting.md").splitlines() if line.startswith("| `")]
+        named = {}
+        for calls, files, _ in rows:
+            for call in re.findall(r"`([^`]+)`", calls):
+                named.setdefault(call, set()).update(re.findall(r"`([^`]+)`", files))
+        for call in ("getauxval", "sched_getaffinity", "sem_init", "MADV_HUGEPAGE", "MADV_DONTNEED", "/proc/", "/sys/", "qsort_r",
+                     "SCHED_IDLE", "MAP_NORESERVE", "getrandom", "eventfd", "pthread_condattr_setclock", "epoll_create1", "accept4",
+                     "POLLRDHUP", "SOCK_CLOEXEC", "MSG_NOSIGNAL", "syscall(", "mremap", "gettid", "pthread_barrier_init", "pipe2"):
+            with self.subTest(call=call):
+                listed = set().union(*(files for name, files in named.items() if name.startswith(call)))
+                self.assertEqual({path for path, text in sources.items() if re.search(r"(?<!\w)" + re.escape(call), text)}, listed)
+
     def test_the_manual_page_is_made_of_the_help(self):
         made = subprocess.run([sys.executable, os.path.join(SOURCE, "tools", "man_page"), SWIFTLET], capture_output=True, text=True, check=True)
         self.assertEqual(made.stdout, text_of("packaging/swiftlet.1"), "tools/man_page writes it")
