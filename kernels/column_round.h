@@ -75,8 +75,8 @@ static inline void turn_words(indices word[COLUMN_WORDS]) {
 	}
 	for (int stage = 1; stage < COLUMN_WORDS; stage *= 2) {
 		for (int i = 0; i < COLUMN_WORDS / 2; i++) {
-			next[2 * i] = __builtin_shuffle(word[i], word[i + COLUMN_WORDS / 2], low);
-			next[2 * i + 1] = __builtin_shuffle(word[i], word[i + COLUMN_WORDS / 2], high);
+			next[2 * i] = SHUFFLE(word[i], word[i + COLUMN_WORDS / 2], low);
+			next[2 * i + 1] = SHUFFLE(word[i], word[i + COLUMN_WORDS / 2], high);
 		}
 		memcpy(word, next, sizeof next);
 	}

@@ -21,6 +21,20 @@ typedef int32_t indices __attribute__((vector_size(4 * FLOAT_LANES)));
 
 static inline lanes all(float x) { return x - (lanes){0}; }
 
+/* Element i is element from[i] of v, or of w from FLOAT_LANES on. Only GCC has this builtin. clang makes
+ * shuffles of the loop where `from` is constant. */
+#ifdef __clang__
+static inline indices shuffle_lanes(indices v, indices w, indices from) {
+	indices out;
+	for (int i = 0; i < FLOAT_LANES; i++)
+		out[i] = from[i] < FLOAT_LANES ? v[from[i]] : w[from[i] - FLOAT_LANES];
+	return out;
+}
+#define SHUFFLE(v, w, from) ((__typeof__(v))shuffle_lanes((indices)(v), (indices)(w), from))
+#else
+#define SHUFFLE(v, w, from) __builtin_shuffle(v, w, from)
+#endif
+
 /* A vector of unsigned bytes, as integers. The compiler's own conversion goes byte by byte. */
 static inline indices load_bytes(const uint8_t* bytes) {
 #if defined(__AVX512F__)

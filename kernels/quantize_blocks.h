@@ -99,7 +99,7 @@ static inline lanes load_quads(const struct stripe* s, int r, int at) {
 #else
 #define QUADS(...) QUAD(__VA_ARGS__, 0)
 #endif
-#define PICK(a, b, ...) __builtin_shuffle(a, b, (indices){QUADS(__VA_ARGS__)})
+#define PICK(a, b, ...) SHUFFLE(a, b, ((indices){QUADS(__VA_ARGS__)}))
 
 /* t[i] becomes element i of the blocks' group. */
 static inline void turn(const struct stripe* s, int group, lanes t[GROUP]) {
