@@ -12,6 +12,15 @@
 
 static const char embedding_name[] = "token_embd.weight", output_name[] = "output.weight";
 
+/* Hy3's converter writes the name without an ending. */
+static const char* find_choice_bias(const struct family* f, const struct tensor_table* table) {
+	static const char* const names[] = {"exp_probs_b.bias", "exp_probs_b"};
+	for (size_t i = 0; i < 2 && (f->choice_bias || f->special == SPECIAL_DEEPSEEK); i++)
+		if (tensor_table_find_ending(table, names[i]))
+			return names[i];
+	return NULL;
+}
+
 static struct tensor_names names_of(const struct family* f, const struct tensor_table* table) {
 	/* Mixtral's first files hold each expert's tensors separately. */
 	const bool single = tensor_table_find(table, "blk.0.ffn_gate.0.weight") != NULL;
@@ -62,11 +71,8 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .stacked_down = "ffn_down_exps",
 	    .sinks = "attn_sinks.weight",
 	    .router_bias = "ffn_gate_inp.bias",
-	    .choice_bias = (f->choice_bias || f->special == SPECIAL_DEEPSEEK) &&
-	                           tensor_table_find_ending(table, "exp_probs_b.bias")
-	                       ? "exp_probs_b.bias"
-	                       : NULL,
-	    .shared_gate_proj = "ffn_gate_shexp",
+	    .choice_bias = find_choice_bias(f, table),
+	    .shared_gate_proj = f->special == SPECIAL_GRANITE_SWA ? NULL : "ffn_gate_shexp",
 	    .shared_up = "ffn_up_shexp",
 	    .shared_down = "ffn_down_shexp",
 	    .shared_gate = f->shared_gate ? "ffn_gate_inp_shexp" : NULL,
@@ -173,7 +179,7 @@ static bool read_architecture(const struct gguf_source* s) {
 
 static bool is_granite(const struct family* f) {
 	return f->special == SPECIAL_GRANITE || f->special == SPECIAL_GRANITE4 ||
-	       f->special == SPECIAL_GRANITE_MOE;
+	       f->special == SPECIAL_GRANITE_MOE || f->special == SPECIAL_GRANITE_SWA;
 }
 
 static bool is_cohere(const struct family* f) {
@@ -440,13 +446,30 @@ static int full_head_dim(const struct model_shape* m) {
 	return m->full_head_dim ? m->full_head_dim : m->head_dim;
 }
 
+/* GLM's models of images and text give a position three parts, which are equal in text. The converter
+ * permutes rows of their queries and keys, so that halves are rotated. */
+static bool find_pairs(const struct gguf_source* s) {
+	struct rope* r = &s->config->shape.rope;
+	char name[96];
+	int32_t* part = NULL;
+	int n = 0;
+	r->interleaved = s->config->family->interleaved || s->config->family->interleaved_by_convert;
+	if (strcmp(s->config->family->architecture, "glm4") != 0)
+		return true;
+	if (!gguf_ints(s->gguf, key_of(s, "rope.dimension_sections", name), &part, &n, s->error))
+		return false;
+	if (n >= 2 && part[0] > 0 && part[1] > 0)
+		r->interleaved = false;
+	free(part);
+	return true;
+}
+
 static bool read_rope(const struct gguf_source* s) {
 	struct rope* r = &s->config->shape.rope;
 	r->theta = 10000;
 	r->factor = r->attention_factor = 1;
 	r->dim = full_head_dim(&s->config->shape);
-	r->interleaved = s->config->family->interleaved || s->config->family->interleaved_by_convert;
-	return read_float(s, "rope.freq_base", 1.001, 1e12, &r->theta) &&
+	return find_pairs(s) && read_float(s, "rope.freq_base", 1.001, 1e12, &r->theta) &&
 	       read_int(s, "rope.dimension_count", 1, r->dim, &r->dim) && read_scaling(s);
 }
 
@@ -710,6 +733,22 @@ static bool read_granite4(const struct gguf_source* s) {
 	return read_granite(s) && read_state_space(s);
 }
 
+/* Blocks whose queries and keys are rotated are listed. Without the list all are. */
+static bool read_turned(const struct gguf_source* s) {
+	struct model_shape* m = &s->config->shape;
+	char name[96];
+	int32_t* turned = NULL;
+	int n = 0;
+	if (!gguf_ints(s->gguf, key_of(s, "attention.rope_pattern", name), &turned, &n, s->error))
+		return false;
+	for (int b = 0; b < n && b < m->n_blocks; b++)
+		if (!turned[b])
+			block_set_put(&m->unrotated, b);
+	free(turned);
+	return n == 0 || n >= m->n_blocks ||
+	       fail(s, "%s has %d elements, expected one for each of %d blocks", name, n, m->n_blocks);
+}
+
 /* Defaults that files leave out and every reader knows. */
 static bool read_special(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
@@ -781,8 +820,9 @@ static bool read_special(const struct gguf_source* s) {
 		m->experts_near = 0.02f;
 		s->config->head_bias = tensor_table_find(&s->opened->tensors, "output.bias") != NULL;
 		break;
-	case SPECIAL_HYPERCLOVAX: /* these four have no architecture in GGUF here */
 	case SPECIAL_GRANITE_SWA:
+		return read_granite(s) && read_turned(s);
+	case SPECIAL_HYPERCLOVAX: /* has no architecture in GGUF here */
 	case SPECIAL_MELLUM:
 	case SPECIAL_HY_V3:
 	case SPECIAL_HUNYUAN_MOE:
@@ -811,7 +851,7 @@ static bool read_router(const struct gguf_source* s) {
 	int gating = special == SPECIAL_GLM4_MOE || special == SPECIAL_MINIMAX_M2 || special == SPECIAL_DOTS1 ||
 	                     special == SPECIAL_LFM2_MOE || special == SPECIAL_NEMOTRON_H ||
 	                     special == SPECIAL_LLAMA4 || special == SPECIAL_EXAONE_MOE ||
-	                     special == SPECIAL_AFMOE
+	                     special == SPECIAL_AFMOE || special == SPECIAL_HY_V3
 	                 ? SIGMOID
 	                 : SOFTMAX;
 	if (!gguf_bool(s->gguf, key_of(s, "expert_weights_norm", name), &m->experts_normalised, s->error) ||
@@ -828,7 +868,8 @@ static bool read_router(const struct gguf_source* s) {
 	            s->config->family->architecture, gating);
 }
 
-/* The width of the shared expert is read from its tensors, since files count it in several ways. */
+/* The width of the shared expert is read from its tensors, since files count it in several ways. Where no
+ * tensor is the gate's, the first half of the rows is. */
 static void find_shared(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	char name[64];
@@ -836,7 +877,7 @@ static void find_shared(const struct gguf_source* s) {
 		snprintf(name, sizeof name, "blk.%d.ffn_up_shexp.weight", b);
 		const struct named_tensor* t = tensor_table_find(&s->opened->tensors, name);
 		if (t && t->n_dims == 2 && t->dim[0] <= LARGEST && s->config->family->shared_up)
-			m->shared_ffn = (int)t->dim[0];
+			m->shared_ffn = (int)t->dim[0] / (s->config->family->special == SPECIAL_GRANITE_SWA ? 2 : 1);
 	}
 }
 
@@ -854,6 +895,9 @@ static bool read_experts(const struct gguf_source* s) {
 		m->experts_normalised = false;
 		return true;
 	}
+	/* Granite's windowed models share an architecture name. Only one of the two has experts. */
+	if (special == SPECIAL_GRANITE_SWA)
+		s->config->family = family_by_name("granitemoe_swa");
 	find_shared(s);
 	for (int b = 0; b < m->n_blocks && !s->config->family->single_mixers; b++) {
 		char name[64];

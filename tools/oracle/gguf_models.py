@@ -33,6 +33,7 @@ from transformers import (AfmoeConfig, ApertusConfig, ExaoneMoeConfig, GemmaConf
                           GptOssConfig, GraniteConfig, LlamaConfig, Ministral3Config, MistralConfig, MixtralConfig, Olmo2Config,
                           Olmo3Config, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SeedOssConfig,
                           SmolLM3Config, StableLmConfig, Qwen3_5TextConfig, Qwen3_5MoeTextConfig, Qwen3NextConfig,
+                          MellumConfig, HYV3Config, YoutuConfig, GraniteSWAConfig, GraniteMoeSWAConfig,
                           Lfm2Config, Lfm2MoeConfig, NemotronHConfig, PhimoeConfig, Llama4TextConfig, FalconH1Config, GraniteMoeConfig, GraniteMoeHybridConfig)
 
 import golden
@@ -99,13 +100,14 @@ NORMS = {"gemma2": SANDWICH, "gemma3_text": SANDWICH, "olmo2": SANDWICH, "olmo3"
          **{name: {**BLOCK, "self_attn.q_a_proj": "attn_q_a", "self_attn.q_b_proj": "attn_q_b",
                    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.q_a_layernorm": "attn_q_a_norm",
                    "self_attn.kv_a_layernorm": "attn_kv_a_norm"}
-            for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")},
+            for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu")},
+         "granitemoe_swa": {**BLOCK, "shared_mlp.input_linear": "ffn_up_shexp", "shared_mlp.output_linear": "ffn_down_shexp"},
          "gpt_oss": {**BLOCK, "post_attention_layernorm": "post_attention_norm"},
          "lfm2": {**BLOCK, **LFM2}, "lfm2_moe": {**BLOCK, **LFM2},
          **{family: {**BLOCK, "post_attention_layernorm": "post_attention_norm"} for family in RECURRENT}}
 LFM2S = ("lfm2", "lfm2_moe")
 ALREADY_HALVES = ("gemma3n_text", *RECURRENT, *LFM2S, "granitemoe", "granitemoehybrid", "nemotron_h", "phimoe", "llama4_text",
-                  "falcon_h1")  # the file's values are the model's own
+                  "falcon_h1", "mellum", "hy_v3", "youtu", "granite_swa", "granitemoe_swa")  # the file's values are the model's own
 COHERES = ("cohere", "cohere2")
 LAYER_NORMS = {"stablelm": "layer_norm_eps", "cohere": "layer_norm_eps", "cohere2": "layer_norm_eps", "jais2": "layer_norm_eps",
                "starcoder2": "norm_epsilon", "nemotron": "norm_eps"}
@@ -114,14 +116,16 @@ ARCHITECTURES = {"hunyuan_v1_moe": "hunyuan-moe", "exaone_moe": "exaone-moe", "c
                  "glm4_moe": "glm4moe", "ernie4_5_moe": "ernie4_5-moe", "minimax_m2": "minimax-m2",
                  "qwen3_5_text": "qwen35", "qwen3_5_moe_text": "qwen35moe", "qwen3_next": "qwen3next",
                  "hunyuan_v1_dense": "hunyuan-dense", "gemma4_text": "gemma4", "gemma3n_text": "gemma3n", **{
-                     name: "deepseek2" for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")}}
-PERMUTED = ("arcee", "llama", "mistral", "mixtral", "ministral3", "granite", "granitemoe", "granitemoehybrid", "smollm3")
+                     name: "deepseek2" for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu")},
+                 "granitemoe_swa": "granite_swa"}
+PERMUTED = ("arcee", "llama", "mistral", "mixtral", "ministral3", "granite", "granitemoe", "granitemoehybrid", "smollm3", "granite_swa", "granitemoe_swa")
+GRANITES_SWA = ("granite_swa", "granitemoe_swa")
 READ_BY_TRANSFORMERS = ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2")
 
 
 def gguf_name(name, family):
     if name.endswith(("e_score_correction_bias", "expert_bias")):
-        return f"blk.{name.split('.')[2]}.exp_probs_b.bias"
+        return f"blk.{name.split('.')[2]}.exp_probs_b{'' if family == 'hy_v3' else '.bias'}"
     if name.endswith(".sinks"):
         return f"blk.{name.split('.')[2]}.attn_sinks.weight"
     parts = name.split(".", 3)
@@ -249,10 +253,29 @@ def heads_of(name, config):
         config.num_key_value_heads if ".k_proj." in name else 0
 
 
+def is_of_images(config, family):
+    """Whether it stands for the text model of a model of images, whose positions have parts: Qwen3-VL-MoE's is
+    Qwen3-MoE, GLM-4.1V's is GLM-4."""
+    return config.model_type == family and getattr(config, "of_images", False)
+
+
+def keeps_values(config):
+    """Whether the file's values are the model's own, of which nothing has to be read back."""
+    return config.model_type in ALREADY_HALVES or is_of_images(config, "glm4")
+
+
+def part_halves(array, config):
+    """Rows of queries or keys of which neighbours are rotated, so that halves are: those of each head that are rotated."""
+    dim = config.head_dim
+    turned = int(dim * rope_of(config).get("partial_rotary_factor", 0.5))
+    heads = array.reshape(-1, dim, *array.shape[1:])
+    return numpy.concatenate([heads[:, :turned:2], heads[:, 1:turned:2], heads[:, turned:]], 1).reshape(array.shape)
+
+
 def architecture(config):
     if config.model_type == "nemotron_h" and "moe" in config.layer_types:
         return "nemotron_h_moe"
-    if getattr(config, "of_images", False):  # Qwen3-VL-MoE: its text model is Qwen3-MoE's, whose positions have parts
+    if is_of_images(config, "qwen3_moe"):
         return "qwen3vlmoe"
     return ARCHITECTURES.get(config.model_type, config.model_type)
 
@@ -355,6 +378,8 @@ def tensors_of(model, config):
             array = array.reshape(-1)
         if heads_of(name, config):
             array = permute(array, heads_of(name, config))
+        if is_of_images(config, "glm4") and (".q_proj." in name or ".k_proj." in name):
+            array = part_halves(array, config)
         if (golden.adds_one(config) or config.model_type in RECURRENT) and "norm" in name and name.endswith("weight"):
             array = array + 1
         out[gguf_name(name, config.model_type)] = array
@@ -367,7 +392,7 @@ def tensors_of(model, config):
     if config.model_type == "gemma4_text":
         pairs, turned = config.per_layer_config["full_attention"].head_dim // 2, parameters["partial_rotary_factor"]
         out["rope_freqs.weight"] = numpy.array([1.0 if i < int(pairs * turned) else 1e30 for i in range(pairs)], "<f4")
-    for i in range(getattr(config, "num_nextn_predict_layers", 0)):
+    for i in range((getattr(config, "num_nextn_predict_layers", 0) or 0)):
         block = f"blk.{config.num_hidden_layers + i}"
         for name in [n for n in out if n.startswith("blk.0.")]:
             out[name.replace("blk.0", block)] = out[name] + 1
@@ -449,7 +474,7 @@ def write_metadata(writer, config):
     writer.add_vocab_size(config.vocab_size)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
-    further = getattr(config, "num_nextn_predict_layers", 0)
+    further = getattr(config, "num_nextn_predict_layers", 0) or 0
     writer.add_block_count(config.num_hidden_layers + further)
     if further:
         writer.add_nextn_predict_layers(further)
@@ -509,9 +534,10 @@ def write_metadata(writer, config):
         writer.add_key_length(head_dim)
         writer.add_value_length(head_dim)
     if getattr(config, "sliding_window", None) and config.model_type in ("phi3", "gemma2", "gemma3_text",
-                                                                                   "olmo3", "exaone4", "gpt_oss", "cohere2", "exaone_moe", "afmoe"):
+                                                                                   "olmo3", "exaone4", "gpt_oss", "cohere2", "exaone_moe", "afmoe", "mellum",
+                                                     *GRANITES_SWA):
         writer.add_sliding_window(config.sliding_window)
-    if getattr(config, "sliding_window", None) and config.model_type in ("olmo3", "exaone4", "exaone_moe"):
+    if getattr(config, "sliding_window", None) and config.model_type in ("olmo3", "exaone4", "exaone_moe", "mellum", *GRANITES_SWA):
         writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config.layer_types])
     if config.model_type == "gemma2":
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
@@ -534,7 +560,15 @@ def write_metadata(writer, config):
         writer.add_expert_used_count(config.num_experts_per_tok)
         if getattr(config, "shared_intermediate_size", 0):
             writer.add_expert_shared_feed_forward_length(config.shared_intermediate_size)
-    if config.model_type in ("granite", *GRANITES):
+    if config.model_type in GRANITES_SWA:
+        turned = [bool(theta) for theta in config.layer_rope_theta or [1] * config.num_hidden_layers]
+        writer.add_array(f"{architecture(config)}.attention.rope_pattern", turned)
+    if config.model_type == "granitemoe_swa":
+        writer.add_expert_count(config.num_local_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+        if config.shared_intermediate_size:
+            writer.add_expert_shared_feed_forward_length(config.shared_intermediate_size)
+    if config.model_type in ("granite", *GRANITES, *GRANITES_SWA):
         writer.add_embedding_scale(config.embedding_multiplier)
         writer.add_residual_scale(config.residual_multiplier)
         writer.add_attention_scale(config.attention_multiplier)
@@ -544,7 +578,8 @@ def write_metadata(writer, config):
         writer.add_expert_used_count(config.num_experts_per_tok)
     if getattr(config, "of_images", False):
         writer.add_rope_dimension_sections([2, 1, 1, 0])
-        writer.add_num_deepstack_layers(0)
+        if config.model_type == "qwen3_moe":
+            writer.add_num_deepstack_layers(0)
     if config.model_type == "gpt_oss":
         writer.add_expert_feed_forward_length(config.intermediate_size)
     if config.model_type == "qwen3_moe":
@@ -565,6 +600,23 @@ def write_metadata(writer, config):
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
         writer.add_expert_weights_scale(config.routed_scaling_factor)
         writer.add_expert_weights_norm(config.norm_topk_prob)
+    if config.model_type in ("mellum", "hy_v3"):
+        writer.add_expert_count(config.num_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    if config.model_type == "mellum":
+        writer.add_rope_freq_base_swa(config.rope_parameters["sliding_attention"]["rope_theta"])
+    if config.model_type == "hy_v3":
+        writer.add_leading_dense_block_count(config.mlp_layer_types.count("dense"))
+        writer.add_expert_shared_count(config.num_shared_experts)
+        writer.add_expert_shared_feed_forward_length(config.moe_intermediate_size * config.num_shared_experts)
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        writer.add_expert_weights_scale(config.router_scaling_factor)
+        writer.add_expert_weights_norm(True)
+    if config.model_type == "youtu":
+        writer.add_leading_dense_block_count(config.num_hidden_layers)
+        writer.add_expert_feed_forward_length(config.intermediate_size)
+        writer.add_expert_shared_count(0)
     if config.model_type == "hunyuan_v1_moe":
         writer.add_expert_count(config.num_experts)
         writer.add_expert_used_count(config.moe_topk)
@@ -794,7 +846,7 @@ def load_by_hand(path, model, config):
 
 
 def load(path, model, config):
-    if config.model_type in ALREADY_HALVES:
+    if keeps_values(config):
         return model
     if config.model_type not in READ_BY_TRANSFORMERS or "codebooks" in path.parent.name:
         return load_by_hand(path, model, config)
@@ -924,6 +976,18 @@ LATER_FAMILIES = {
         "head_dim": 16, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_num_key_heads": 2,
         "linear_num_value_heads": 4, "full_attention_interval": 3, "num_experts": 6, "num_experts_per_tok": 2,
         "moe_intermediate_size": 16, "shared_expert_intermediate_size": 24, "rope_parameters": MROPE}),
+    # The wheel rotates blocks of both kinds by one base
+    "mellum": (MellumConfig, {"head_dim": 8, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
+                              "sliding_window": 12, "layer_types": ["sliding_attention"] * 3 + ["full_attention"],
+                              "rope_parameters": {
+                                  "full_attention": rope("yarn", rope_theta=5e4, factor=4.0, original_max_position_embeddings=64),
+                                  "sliding_attention": rope("default", rope_theta=5e4)}}),
+    "hy_v3": (HYV3Config, {"head_dim": 8, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16}),
+    "youtu": (YoutuConfig, {k: v for k, v in LATENT.items() if "expert" not in k and not k.startswith("moe")}),
+    "granite_swa": (GraniteSWAConfig, {**GRANITE, "sliding_window": 12, "layer_rope_theta": [0, 1e4, 1e4, 1e4]}),
+    "granitemoe_swa": (GraniteMoeSWAConfig, {**GRANITE, "sliding_window": 12, "num_local_experts": 5, "num_experts_per_tok": 2,
+                                             "shared_intermediate_size": 20, "layer_rope_theta": [1e4, 1e4, 1e4, 0],
+                                             "layer_types": ["sliding_attention", "full_attention"] * 2}),
     "lfm2": (Lfm2Config, {"layer_types": ["conv", "full_attention", "conv", "conv"], "block_auto_adjust_ff_dim": False,
                           "tie_word_embeddings": True}),
     "nemotron_h": (NemotronHConfig, {
@@ -962,7 +1026,7 @@ def configs():
         out[f"gguf-{family}-legacy"] = (make(**{**BASE, **small}), LEGACY, 0.03, 0)
         out[f"gguf-{family}-k"] = (make(**{**WIDE, **wide}), KQUANT, 0.02 if family == "gemma2" else 0.03, 0)
     for family, (make, changes) in LATER_FAMILIES.items():
-        kinds = [TYPE.F32] if family == "falcon_h1" else [TYPE.F16] if family in ALREADY_HALVES else FLOATS
+        kinds = [TYPE.F32] if family in ("falcon_h1", "hy_v3") else [TYPE.F16] if family in ALREADY_HALVES else FLOATS
         short = family.replace("_text", "") if family in ("gemma4_text", "gemma3n_text", "llama4_text") else family
         out[f"gguf-{short.replace('_', '-')}-floats"] = (make(**{**LATER, **changes}), kinds, 0.004, 0)
     out["gguf-stablelm-head-norms"] = (StableLmConfig(**{**LATER, "hidden_size": 32}, qk_layernorm=True,
@@ -985,6 +1049,7 @@ def configs():
         **BASE, "num_hidden_layers": 2, "head_dim": 8, "num_experts": 4, "num_experts_per_tok": 2,
         "moe_intermediate_size": 32, "norm_topk_prob": True}), LEGACY, 0.03, 0)
     out["gguf-qwen3-vl-moe"] = (Qwen3MoeConfig(**{**LATER, **LATER_FAMILIES["qwen3_moe"][1], "of_images": True}), FLOATS, 0.004, 0)
+    out["gguf-glm4-images"] = (Glm4Config(**{**LATER, "head_dim": 16, "attention_bias": True, "of_images": True}), [TYPE.F16], 0.004, 0)
     out["gguf-gpt-oss-mxfp4"] = (LATER_FAMILIES["gpt_oss"][0](**{**LATER, **LATER_FAMILIES["gpt_oss"][1]}),
                                  "MXFP4", 0.01, 0)
     out["gguf-llama-codebooks"] = (LlamaConfig(**{**WIDE, "num_hidden_layers": 2}, head_dim=128), CODEBOOKS, 0.05, 0)
@@ -1050,7 +1115,7 @@ def make(name, config, kinds, margin, split):
         write_metadata.model = model
         config.allow_global_per_layer_attribute_access = True  # Gemma 4's head_dim is the sliding blocks'
         with torch.no_grad():
-            for p in model.parameters() if config.model_type in ALREADY_HALVES else ():
+            for p in model.parameters() if keeps_values(config) else ():
                 p.copy_(p.half().float())  # RoPE's frequencies, which are buffers, stay as they are
             for i, (_, buffer) in enumerate(b for b in model.named_buffers() if "e_score" in b[0] or "expert_bias" in b[0]):
                 buffer.copy_(torch.randn(buffer.shape, generator=torch.Generator().manual_seed(i)) * 0.2)
