@@ -108,12 +108,14 @@ static void as_in_llama_cpp(void** state) {
 
 int main(void) {
 	static char dense[] = "qwen3-5", experts[] = "qwen3-5-moe", next[] = "qwen3-next",
-	            latent[] = "glm4-moe-lite";
+	            latent[] = "glm4-moe-lite", yarn[] = "deepseek-v3", glm[] = "glm4-moe";
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_prestate(as_in_llama_cpp, dense),
 	    cmocka_unit_test_prestate(as_in_llama_cpp, experts),
 	    cmocka_unit_test_prestate(as_in_llama_cpp, next),
 	    cmocka_unit_test_prestate(as_in_llama_cpp, latent),
+	    cmocka_unit_test_prestate(as_in_llama_cpp, yarn),
+	    cmocka_unit_test_prestate(as_in_llama_cpp, glm),
 	};
 	if (!getenv("SWIFTLET_SOURCE")) {
 		printf("skipped: SWIFTLET_SOURCE is not set to the source tree\n");

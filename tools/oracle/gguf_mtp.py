@@ -16,7 +16,7 @@ import gguf_models
 import golden
 
 OUT = gguf_models.OUT / "mtp"
-FAMILIES = ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next", "glm4_moe_lite")
+FAMILIES = ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next", "glm4_moe_lite", "deepseek_v3", "glm4_moe")
 PROMPT, ASKED = 12, 40
 
 
@@ -42,7 +42,7 @@ def tensors_with_layer(model, config, seed):
         if name.endswith(("attn_output.weight", "ssm_out.weight", "ffn_down.weight", "ffn_down_exps.weight", "ffn_down_shexp.weight")):
             out[name] = (out[name] * 0.25).astype("<f2").astype("<f4")
     blocks = [int(n.split(".")[1]) for n in out if n.endswith(("attn_k.weight", "attn_kv_a_mqa.weight"))]
-    own = blocks[-1] if hasattr(config, "kv_lora_rank") else blocks[0]  # the first blocks of those may have no experts
+    own = blocks[-1] if hasattr(config, "n_routed_experts") else blocks[0]  # the first blocks of those may have no experts
     block, dim = f"blk.{config.num_hidden_layers}", config.hidden_size
 
     def drawn(shape, scale, mean=0.0):
