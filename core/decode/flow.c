@@ -450,25 +450,40 @@ static double cost_full_pass(const struct session* s, const struct pass* pass, i
 	return 1 + off * (session_rows_cost(s, rows - pass->n, pass->n) - 1);
 }
 
+/* Commits the accepted path, and returns the seconds that this took: states of recurrent blocks take its rows
+ * once more, but the row of a plain step has left its states where they belong. */
+static double commit_accepted(struct session* s) {
+	const double began = options_clock(&s->options);
+	round_take_verify(&s->round);
+	return options_clock(&s->options) - began;
+}
+
+static void charge_verify(struct session* s, const struct pass* pass, int rows, double seconds,
+                          double commit) {
+	const bool plain = plan_is_plain(s), alone = rows == pass->n;
+	const double share = share_seconds(pass, rows, seconds) + commit;
+	const double whole = alone ? seconds + commit : seconds;
+	*(plain ? &s->figures.seconds.plain : &s->figures.seconds.verify) += share;
+	s->round_seconds += share;
+	s->round_cost += cost_full_pass(s, pass, rows, whole) + (alone ? 0 : session_cost_of(s, commit, 0));
+	if (plain && rows == 1)
+		plan_settle(s, whole);
+	if (alone && pass->first == 0)
+		cost_see_full(&s->engine->cost, rows, whole, s->engine->backend->attention_share);
+	else if (alone && rows > 1)
+		cost_see_full(&s->engine->cost, rows, whole / cost_rest(&s->engine->cost, pass->first), 0);
+}
+
 static bool absorb_verify(struct session* s, const struct pass* pass, int rows, double seconds) {
 	struct round* round = &s->round;
 	const bool plain = plan_is_plain(s);
-	const double share = share_seconds(pass, rows, seconds);
-	*(plain ? &s->figures.seconds.plain : &s->figures.seconds.verify) += share;
-	s->round_seconds += share;
-	s->round_cost += cost_full_pass(s, pass, rows, seconds);
-	if (plain && rows == 1)
-		plan_settle(s, seconds);
-	if (rows == pass->n && pass->first == 0)
-		cost_see_full(&s->engine->cost, rows, seconds, s->engine->backend->attention_share);
-	else if (rows == pass->n && rows > 1)
-		cost_see_full(&s->engine->cost, rows, seconds / cost_rest(&s->engine->cost, pass->first), 0);
 	const int base = s->cache->committed;
 	if (s->plan.rule == RULE_DRIVEN) {
+		charge_verify(s, pass, rows, seconds, 0);
 		s->driver->calls->judge(s->driver);
 		s->round_cost += s->driver->round_cost;
 	} else {
-		round_take_verify(round);
+		charge_verify(s, pass, rows, seconds, commit_accepted(s));
 	}
 	const struct verdict* v = &round->verdict;
 	if (s->learner)

@@ -18,8 +18,9 @@ struct fake {
 	/* attention over the cache: bytes of keys and values take so many times what bytes of weights take, and
 	 * one row more adds so much of one row's */
 	double attention, attention_slope;
-	bool memory; /* of memory alone: a pass of many rows waits for arithmetic, which goes on as before */
-	double work; /* seconds that the passes would have taken without */
+	bool memory;  /* of memory alone: a pass of many rows waits for arithmetic, which goes on as before */
+	double again; /* a commit takes each row of a pass of several once more: what this adds for a row */
+	double work;  /* seconds that the passes would have taken without */
 	uint64_t random;
 	/* Whether the draft guesses the token at `position` right; *probability is its confidence. */
 	bool (*right)(struct fake*, int position, float* probability);

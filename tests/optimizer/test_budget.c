@@ -126,6 +126,35 @@ static void test_adversaries(void** state) {
 			}
 }
 
+/* A model with recurrent blocks takes the accepted rows once more when they are committed. The account of a
+ * round holds this time, whatever the drafts are like, and where it is bearable good drafts pay. */
+static void test_rows_that_are_taken_again(void** state) {
+	(void)state;
+	static const struct {
+		const char* name;
+		bool (*right)(struct fake*, int, float*);
+	} draft[] = {{"always wrong", fake_always_wrong},
+	             {"lures", lures},
+	             {"turns", turns},
+	             {"coins", flips_coins},
+	             {"always right", fake_always_right}};
+	for (size_t i = 0; i < sizeof draft / sizeof draft[0]; i++)
+		for (int dear = 0; dear < 2; dear++) {
+			struct fake fake;
+			fake_open(&fake, draft[i].right, 0.6, 0.02);
+			fake.again = dear ? 0.5 : 0.05;
+			fake.random = i;
+			const char* const options[] = {"skip-ratio", "0.45", "drafters", "mask", NULL};
+			const struct run result = run(&fake, options, 3000);
+			printf("%-12s, %.2f again: least margin %.2f steps, worst slowdown %.4f, rate %.3f\n",
+			       draft[i].name, fake.again, result.worst, result.slowdown, result.rate);
+			assert_true(result.worst >= -1e-6);
+			assert_true(result.slowdown <= 1.03);
+			assert_true(draft[i].right != fake_always_right || dear || result.rate > 1.25);
+			fake_close(&fake);
+		}
+}
+
 /* Plain steps on a machine that was busy make a plain step look long. A round of drafts that are all wrong
  * still loses no more time than it takes. */
 static void test_a_round_loses_at_most_its_time(void** state) {
@@ -391,6 +420,7 @@ int main(void) {
 	                                   cmocka_unit_test(test_making_a_copy),
 	                                   cmocka_unit_test(test_swinging_clock),
 	                                   cmocka_unit_test(test_adversaries),
+	                                   cmocka_unit_test(test_rows_that_are_taken_again),
 	                                   cmocka_unit_test(test_adversaries_with_a_copy),
 	                                   cmocka_unit_test(test_a_copy_pays),
 	                                   cmocka_unit_test(test_learning_stops_no_draft),
