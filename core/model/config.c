@@ -849,8 +849,7 @@ static bool read_ropes_by_kind(const struct source* s, const cJSON* parameters, 
 	return good;
 }
 
-/* Gemma 4's class has defaults by kind of block when the file has no rope_parameters. It reads no older
- * fields. */
+/* Gemma 4's class has defaults by kind of block when the file has no rope_parameters. */
 static bool read_gemma4_ropes(const struct source* s, const cJSON* parameters) {
 	const float theta = parameters ? 10000.0f : s->config->family->theta;
 	cJSON* by_default = parameters ? NULL
@@ -920,6 +919,18 @@ static bool read_listed_ropes(const struct source* s, const cJSON* parameters, f
 	return true;
 }
 
+/* Classes that came when rotations already differed by kind of block take rope_scaling for another name of
+ * rope_parameters. */
+static bool take_other_name(const struct source* s, const cJSON** parameters, const cJSON** scaling) {
+	const enum special special = s->config->family->special;
+	if (!*scaling || (special != SPECIAL_GEMMA4 && special != SPECIAL_MELLUM))
+		return true;
+	*parameters = *scaling;
+	*scaling = NULL;
+	return json_field(*parameters, "full_attention") || json_field(*parameters, "sliding_attention") ||
+	       fail(s, "rope_scaling holds neither full_attention nor sliding_attention");
+}
+
 /* transformers 5 writes rope_parameters with theta inside. Older versions write rope_scaling beside
  * rope_theta. When a file has both, rope_scaling replaces rope_parameters, theta included. */
 static bool read_rope(const struct source* s) {
@@ -933,6 +944,8 @@ static bool read_rope(const struct source* s) {
 		return false;
 	if (scaling && !scaling->child)
 		scaling = NULL;
+	if (!take_other_name(s, &parameters, &scaling))
+		return false;
 	if (f->special == SPECIAL_GEMMA4)
 		return read_gemma4_ropes(s, parameters);
 	if (f->sliding_theta > 0)

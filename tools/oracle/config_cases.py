@@ -586,6 +586,14 @@ CASES.update({
     "hunyuan_v1_moe-one": case("hunyuan_v1_moe", num_experts=3, moe_topk=1, **THREE_HEADS, tie_word_embeddings=True),
     "mellum-kinds": case("mellum", layer_types=SLIDES, mlp_layer_types=["dense", "sparse", "sparse", "dense"],
                          norm_topk_prob=False, num_key_value_heads=1, attention_bias=True),
+    "mellum-scaling-beside-parameters": case("mellum", layer_types=SLIDES, rope_parameters=by_kind(
+        rope("default", rope_theta=500.0), rope("default", rope_theta=9000.0)), rope_scaling=by_kind(
+        rope("linear", factor=3.0, rope_theta=700.0), rope("default", rope_theta=300.0))),
+    "mellum-scaling-alone": case("mellum", layer_types=SLIDES, rope_scaling=by_kind(
+        rope("linear", factor=3.0, rope_theta=700.0), rope("default", rope_theta=300.0))),
+    "gemma4_text-scaling-beside-parameters": case("gemma4_text", layer_types=SLIDES, rope_parameters=by_kind(
+        rope("default", rope_theta=500.0), rope("default", rope_theta=9000.0)), rope_scaling=by_kind(
+        rope("default", rope_theta=700.0), rope("default", rope_theta=300.0))),
     "mellum-scaled": case("mellum", layer_types=SLIDES, head_dim=16, num_experts_per_tok=5, rope_parameters=by_kind(
         {**YARN, "rope_theta": 3000.0}, rope("default", rope_theta=300.0)), tie_word_embeddings=True),
     "exaone_moe-listed": case("exaone_moe", layer_types=SLIDES, mlp_layer_types=["sparse", "dense", "sparse", "sparse"],
@@ -656,6 +664,9 @@ OWN = {"embedding_multiplier": ("granite", "granitemoehybrid"), "residual_multip
        "logits_scaling": ("granite", "granitemoehybrid"), "attention_multiplier": ("granite", "granitemoehybrid"),
        "logit_scale": (), "partial_rotary_factor": ("phi3", "glm4", "stablelm"), "hidden_act": ("llama", "qwen2"),
        "no_rope_layer_interval": ("smollm3",)}
+# Families of blocks of other kinds than those of attention, and families that always have two rotations.
+OTHER_KINDS = ("lfm2", "lfm2_moe", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_next", "nemotron_h", "falcon_h1", "llama4_text")
+KINDS_APART = ("mellum", "gemma4_text", "gemma4_unified_text", "gemma3n_text")
 NULL_HEAD_DIM = ("llama", "mistral", "seed_oss")
 NULL_KV_HEADS = ("llama", "phi3", "granite", "granitemoehybrid", "smollm3", "olmo2", "olmo3", "qwen2", "qwen3", "seed_oss")
 
@@ -698,6 +709,9 @@ def random_case(family, r):
              max_position_embeddings=pick(r, 100, 256, 1024), tie_word_embeddings=bool(r.random() < 0.4))
     if "head_dim" in c or r.random() < 0.3:
         c["head_dim"] = pick(r, 8, 16, *([None] if family in NULL_HEAD_DIM else []))
+    if "kv_lora_rank" in c:  # each head has keys and values of its own
+        c["num_key_value_heads"] = heads
+        c.pop("head_dim", None)
     head = c.get("head_dim") or dim
     if kv == heads and family in NULL_KV_HEADS and r.random() < 0.5:
         c["num_key_value_heads"] = None
@@ -720,7 +734,9 @@ def random_case(family, r):
             "rope_theta": (2000.0, 1e6), "rope_local_base_freq": (777.0,)}.items():
         if r.random() < 0.25 and (field not in OWN or family in OWN[field]):
             c[field] = pick(r, *values)
-    if r.random() < 0.35:
+    if family in OTHER_KINDS and "layer_types" in c:
+        c["layer_types"] = [*c["layer_types"], *c["layer_types"]][:blocks]
+    if r.random() < 0.35 and family not in OTHER_KINDS:
         c["layer_types"] = [pick(r, "sliding_attention", "full_attention") for _ in range(blocks)]
         if r.random() < 0.2:
             c["layer_types"] = ["full_attention"] * blocks
@@ -728,12 +744,14 @@ def random_case(family, r):
         c["layer_types"] = ["attention"] * blocks
     if family == "smollm3" and r.random() < 0.5:
         c["no_rope_layers"] = [int(r.random() < 0.6) for _ in range(blocks)]
+    if "kv_lora_rank" in c:
+        head = c["qk_rope_head_dim"]
     rotary = int(head * c.get("partial_rotary_factor", {"glm4": 0.5, "stablelm": 0.25}.get(family, 1.0)))
     for field in ("rope_parameters", "rope_scaling"):
         draw = r.random()
-        if draw < 0.35:
+        if draw < 0.35 and family not in KINDS_APART:
             c[field] = random_rope(r, rotary)
-        elif draw < 0.5 and family in ("gemma3_text", "olmo3"):
+        elif draw < 0.5 and family in ("gemma3_text", "olmo3", *KINDS_APART):
             c[field] = {"full_attention": random_rope(r, rotary), "sliding_attention": random_rope(r, rotary)}
         elif draw < 0.55:
             c[field] = pick(r, None, {})
