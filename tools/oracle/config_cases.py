@@ -309,6 +309,8 @@ CASES.update({
                                        activation_sparsity_pattern=[0.95, 0.5, 0.2, 0.0, 0.8, 0.0, 0.0, 0.7],
                                        intermediate_size=[48, 40, 56, 48, 48, 72, 48, 64], num_key_value_heads=1,
                                        attention_bias=True, tie_word_embeddings=True),
+    "gemma3n_text-sparse-narrow": case("gemma3n_text", intermediate_size=7, activation_sparsity_pattern=[0.9, 0.5, 0.2, 0.0]),
+    "gemma3n_text-sparse-wide": case("gemma3n_text", intermediate_size=1024, activation_sparsity_pattern=[0.95, 0.95, 0.5, 0.0]),
     "gemma3n_text-two-streams": case("gemma3n_text", altup_num_inputs=2, altup_correct_scale=False, laurel_rank=1,
                                      final_logit_softcapping=5.0, hidden_size_per_layer_input=6,
                                      vocab_size_per_layer_input=100, hidden_activation="gelu", num_attention_heads=2,
