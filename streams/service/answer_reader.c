@@ -39,9 +39,7 @@ bool reasoning_begun(enum reasoning_style style, const char* end, size_t size) {
 
 /* ---- places in what is held ------------------------------------------------------------------ */
 
-static struct span held_text(const struct answer_reader* r) {
-	return (struct span){r->held.data, r->held.size};
-}
+static struct span held_text(const struct answer_reader* r) { return span_of(&r->held); }
 
 static void emit_content(struct answer_reader* r, size_t n) {
 	if (n && r->tools.tools)

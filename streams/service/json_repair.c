@@ -66,7 +66,8 @@ static void end_word(struct json_repair* r, struct text* out) {
 }
 
 static bool take_word(struct json_repair* r, char c, struct text* out) {
-	if (strchr(r->python ? ",]})\n" : ",]}\n", c) || (r->key && c == ':') || (is_space(c) && is_known(r))) {
+	const bool ends = c && strchr(r->python ? ",]})\n" : ",]}\n", c); /* a NUL byte is a part of a word */
+	if (ends || (r->key && c == ':') || (is_space(c) && is_known(r))) {
 		end_word(r, out);
 		return false;
 	}
@@ -175,6 +176,8 @@ static void close_with(struct json_repair* r, char c, struct text* out) {
 	int depth = r->depth;
 	while (depth > 0 && r->open[depth - 1] != opener)
 		depth--;
+	if (depth > 0)
+		text_clear(&r->held); /* a comma too many */
 	while (depth > 0 && r->depth >= depth)
 		close_one(r, out);
 }
@@ -184,8 +187,7 @@ static bool take_value(struct json_repair* r, char c, struct text* out) {
 		text_add(r->held.size ? &r->held : out, &c, 1);
 		return true;
 	}
-	if (is_closing(r, c) && (r->key || innermost_opener(r) == '[')) { /* an empty one, or a comma too many */
-		text_clear(&r->held);
+	if (is_closing(r, c) && (r->key || innermost_opener(r) == '[')) {
 		close_with(r, c, out);
 		return true;
 	}

@@ -17,6 +17,10 @@ size_t span_trimmed(struct span s) {
 	return s.size;
 }
 
+struct span span_of(const struct text* t) {
+	return (struct span){t->data ? t->data : "", t->size};
+}
+
 struct span span_after(struct span s, size_t n) {
 	return (struct span){s.data + n, s.size - n};
 }

@@ -4,10 +4,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "streams/text.h"
+
 struct span {
 	const char* data;
 	size_t size;
 };
+struct span span_of(const struct text*);       /* all of it; its data is never NULL */
 struct span span_after(struct span, size_t n); /* without its first n bytes */
 bool span_starts(struct span, const char* with);
 bool span_may_start(struct span, const char* with); /* it is shorter, and so far the same */

@@ -92,11 +92,10 @@ static void add_value(struct tool_reader* r, size_t n, bool over) {
 		text_put(&r->arguments, "\"");
 	else if (over && r->format->element) {
 		const struct span function = call_find_tool(r, r->name.data);
-		elements_value(&r->arguments, (struct span){r->value.data ? r->value.data : "", r->value.size},
-		               r->format->element, call_find_member(function, "parameters"),
-		               (struct span){r->key.data ? r->key.data : "", r->key.size});
+		elements_value(&r->arguments, span_of(&r->value), r->format->element,
+		               call_find_member(function, "parameters"), span_of(&r->key));
 	} else if (over)
-		tag_value(&r->arguments, (struct span){r->value.data ? r->value.data : "", r->value.size}, r->types);
+		tag_value(&r->arguments, span_of(&r->value), r->types);
 	if (r->announced)
 		call_drop_read(r);
 }
@@ -109,7 +108,7 @@ static bool may_end(const struct tool_reader* r, struct span s, size_t n) {
 		return true;
 	text_add(&whole, r->value.data, r->value.size);
 	text_add(&whole, s.data, n);
-	const struct span value = span_trim((struct span){whole.data ? whole.data : "", whole.size});
+	const struct span value = span_trim(span_of(&whole));
 	const unsigned begins = !value.size          ? 0
 	                        : *value.data == '"' ? TAG_STRING
 	                        : *value.data == '[' ? TAG_LIST

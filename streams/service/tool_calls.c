@@ -377,8 +377,11 @@ static enum step read_place(struct tool_reader* r) {
 
 /* ---- deciding ----------------------------------------------------------------------------- */
 
-/* The text held since the opener is content after all; it may hold other openers. */
+/* The text held since the opener is content after all; it may hold other openers. A call that was announced
+ * has its arguments, and stays one: only the rest of its object is not as it should be. */
 static void give_back(struct tool_reader* r) {
+	if (open_call(r))
+		call_end(r);
 	if (!r->calls)
 		text_put(&r->content, r->opener);
 	r->begun = true;

@@ -17,9 +17,7 @@ static inline enum step step_if(bool good) { return good ? STEP_ON : STEP_NONE; 
 /* The members of a call's object. */
 enum { MEMBER_OTHER, MEMBER_NAME, MEMBER_ARGUMENTS, MEMBER_FUNCTION };
 
-static inline struct span call_held(const struct tool_reader* r) {
-	return (struct span){r->held.data, r->held.size};
-}
+static inline struct span call_held(const struct tool_reader* r) { return span_of(&r->held); }
 
 static inline bool call_is_at_value(const struct json_repair* json) {
 	return json->state == REPAIR_VALUE && json->depth == 0;

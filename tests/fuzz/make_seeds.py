@@ -1,6 +1,7 @@
 """Writes the small well-formed files that fuzzing starts from: tests/fuzz/corpus and the dictionaries."""
 import json
 import pathlib
+import re
 import struct
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -92,6 +93,7 @@ def main():
         "rope.scaling.type", "granite", "gemma3", "qwen3moe", "olmo2", "expert_count", "expert_used_count",
         "attention.sliding_window", "ffn_gate_exps.weight", "rope_freqs.weight", "output.weight", "GGUF")))
     streams()
+    calls()
 
 
 def grammars():
@@ -164,6 +166,52 @@ def streams():
         b"\x0a\x0a", b"\x0a\x03\xe2\x96\x81", b"\x0a\x06<0x0A>", b"\x15\x00\x00\x80\xbf", b"\x18\x02", b"\x18\x04", b"\x18\x06",
         b"\x12\x02\x18\x01", b"\x12\x02\x18\x02", b"\x98\x02\x01", b"\x1a\x02\x18\x00", b"\x20\x00", b"\xff" * 9 + b"\x01",
         "<unk>", "</s>"])
+
+
+def calls():
+    """Answers that call tools, in every format. The bytes before them: nothing is bound, and no special token stands in it."""
+    tags = "<parameter=s>\nx\n</parameter>\n<parameter=n>\n1\n</parameter>\n"
+    named = '<parameter name="s">x</parameter>\n<parameter name="n">1</parameter>\n'
+    mark, bar, line = "]<]minimax[>[", "\uff5c", "\u2581"
+    call = '{"name": "put", "arguments": {"s": "x", "l": ["1", 2]}}'
+    answers = {
+        "hermes": f"Yes.\n<tool_call>\n{call}\n</tool_call>\n<tool_call>{{\"name\": \"now\"}}</tool_call>",
+        "strict": '<tool_call>{"name": "strict", "arguments": {"n": 1, "s": "x"}}</tool_call>',
+        "bare": '{"name": "put", "parameters": {"s": "x"}}; {"name": "now", "parameters": {}}',
+        "python-tag": f"<|python_tag|>{call}",
+        "fence": f"So:\n```json\n{call}\n```\n",
+        "tools": f"<tools>\n{call}\n</tools>",
+        "mistral": f"[TOOL_CALLS] [{call}, {call}]",
+        "mistral-named": '[TOOL_CALLS]put[CALL_ID]123456789[ARGS]{"s": "x"}[TOOL_CALLS]now[ARGS]{}',
+        "functions": '<function=put>{"s": "x"}</function><function=now>{}</function>',
+        "functools": f"functools[{call}]",
+        "granite": f"<|tool_call|>[{call}]<|/tool_call|>",
+        "command": '<|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "put", "parameters": {"s": "x"}}\n]<|END_ACTION|>',
+        "kimi": '<|tool_calls_section_begin|><|tool_call_begin|>functions.put:0<|tool_call_argument_begin|>{"s": "x"}'
+                "<|tool_call_end|><|tool_calls_section_end|>",
+        "lfm": "<|tool_call_start|>[put(s='x', l=[True, None, (1, 2)], o={'l': []}), now()]<|tool_call_end|>",
+        "qwen-coder": f"<tool_call>\n<function=put>\n{tags}</function>\n</tool_call>",
+        "glm": "<tool_call>put\n<arg_key>s</arg_key>\n<arg_value>x</arg_value>\n</tool_call>",
+        "minimax": f'<minimax:tool_call>\n<invoke name="put">\n{named}</invoke>\n</minimax:tool_call>',
+        "seed": f"<seed:think>a</seed:think><seed:tool_call>\n<function=put>\n{tags}</function>\n</seed:tool_call>",
+        "minimax-m3": f'{mark}<tool_call>\n{mark}<invoke name="put">{mark}<o>{mark}<l>{mark}<item>1{mark}</item>{mark}</l>'
+                      f"{mark}</o>{mark}</invoke>\n{mark}</tool_call>",
+        "deepseek": f"<{bar}tool{line}calls{line}begin{bar}><{bar}tool{line}call{line}begin{bar}>function<{bar}tool{line}sep{bar}>"
+                    f'put\n```json\n{{"s": "x"}}\n```<{bar}tool{line}call{line}end{bar}><{bar}tool{line}calls{line}end{bar}>',
+        "dsml": f'<{bar}DSML{bar}function_calls>\n<{bar}DSML{bar}invoke name="put">\n<{bar}DSML{bar}parameter name="s" '
+                f'string="true">x</{bar}DSML{bar}parameter>\n</{bar}DSML{bar}invoke>\n</{bar}DSML{bar}function_calls>',
+        "channels": "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>commentary to=functions.put "
+                    '<|constrain|>json<|message|>{"s": "x"}<|call|>',
+        "thinking": f"<think>a</think>\n\n<tool_call>\n{call}\n</tool_call>"}
+    styles = {"channels": 1, "thinking": 2, "seed": 3}
+    for name, answer in answers.items():
+        put("tool_calls", name, bytes([styles.get(name, 0) + 24, 0, 255, 0]) + answer.encode())
+    marks = {m for answer in answers.values() for m in re.findall(r"</?[^<>{}\s]+>|\[[A-Z_]+\]|]<]minimax\[>\[", answer)}
+    words("tool_calls", [], sorted(marks) + [
+        "<function=", "<parameter=", '<parameter name=\"', '<invoke name=\"', '\">', "functools[", "```json", "```\n", "[CALL_ID]",
+        "put", "now", "strict", "functions.put:0", f'<{bar}DSML{bar}invoke name=\"', f'<{bar}DSML{bar}parameter name=\"',
+        '\" string=\"true\">', "to=functions.put", "\"name\": \"put\"", "\"arguments\": {", "\"function\": {", "s=", "'", "(",
+        "True", "None", "\\u0000", "\\x41"])
 
 
 def packed():

@@ -521,6 +521,7 @@ static void calls_as_models_write_them(void** unused) {
 	reads(CALL("{\"a\": \"\\d+\"}"), "|add({\"a\": \"\\\\d+\"})");
 	reads(CALL("{\"a\": \"x\\u0000\"}"), "|add({\"a\": \"x\\u0000\"})");
 	reads(CALL("{\"a\": True, b: yes, }"), "|add({\"a\": true, \"b\": \"yes\"})");
+	reads(CALL("{\"a\": 1, ] \"b\": [2]}"), "|add({\"a\": 1,  \"b\": [2]})");
 	reads(CALL("null"), "|add({})");
 	reads(CALL("\"\""), "|add({})");
 	reads(CALL("\"{\\\"a\\\": 1}\""), "|add({\"a\": 1})");
@@ -533,6 +534,9 @@ static void calls_as_models_write_them(void** unused) {
 	      "2}}}</tool_call>",
 	      "|add({\"x\": 2})");
 	reads("<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 1}\n</tool_call>", "|add({\"a\": 1})");
+	/* the object is broken after its arguments */
+	reads("<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 1}, 2} " CALL("{\"b\": 2}"),
+	      ", 2} |add({\"a\": 1})|add({\"b\": 2})");
 	reads("Sure:\n```json\n{\"name\": \"add\", \"arguments\": {\"a\": \"1\"}}\n```\n",
 	      "Sure:\n|add({\"a\": \"1\"})");
 	reads("<tools>\n{\"name\": \"add\", \"arguments\": {}}\n</tools>", "|add({})");
@@ -544,6 +548,32 @@ static void calls_as_models_write_them(void** unused) {
 	for (int i = 0; i < 100; i++)
 		strcat(deep, "]"), strcat(expected, "]");
 	reads(strcat(deep, "}}</tool_call>"), strcat(expected, "})"));
+}
+
+/* A text of n bytes, whole and byte by byte; its first call's arguments. */
+static void reads_bytes(const char* text, size_t n, const char* expected) {
+	for (size_t piece = 1; piece <= n; piece += n - 1) {
+		struct tool_reader r;
+		tool_reader_open(&r, given, false, 1);
+		for (size_t at = 0; at < n; at += piece)
+			tool_reader_add(&r, text + at, piece);
+		tool_reader_end(&r);
+		assert_false(r.failed);
+		assert_int_equal(r.n, 1);
+		assert_string_equal(r.call[0].arguments, expected);
+		tool_reader_close(&r);
+	}
+}
+
+/* A byte that no text has, where a value or a name may begin, once kept the reader from ever going on. */
+static void a_nul_byte_is_a_character_like_others(void** unused) {
+	(void)unused;
+	static const char value[] = "<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": \0}}</tool_call>",
+	                  key[] = "<tool_call>{\"name\": \"add\", \"arguments\": {\0: 1}}</tool_call>",
+	                  python[] = "<|tool_call_start|>[add(a=\0)]<|tool_call_end|>";
+	reads_bytes(value, sizeof value - 1, "{\"a\": \"\\u0000\"}");
+	reads_bytes(key, sizeof key - 1, "{\"\\u0000\": 1}");
+	reads_bytes(python, sizeof python - 1, "{\"a\": \"\\u0000\"}");
 }
 
 static void other_functions_and_values_are_text(void** unused) {
@@ -727,6 +757,7 @@ int main(void) {
 	    cmocka_unit_test(any_text_is_read_alike_however_it_is_cut),
 	    cmocka_unit_test(strict_calls_keep_their_schema),
 	    cmocka_unit_test(calls_as_models_write_them),
+	    cmocka_unit_test(a_nul_byte_is_a_character_like_others),
 	    cmocka_unit_test(other_functions_and_values_are_text),
 	    cmocka_unit_test(arguments_come_piece_by_piece),
 	    cmocka_unit_test(values_of_tags_come_piece_by_piece),
