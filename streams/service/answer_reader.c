@@ -159,9 +159,10 @@ static bool decide_header(struct answer_reader* r) {
 		r->state = READING_ANSWER;
 		return true;
 	}
-	if (end < r->held.size)
+	const bool found = end < r->held.size;
+	if (found)
 		enter_channel(r, end);
-	return end < r->held.size;
+	return found;
 }
 
 static bool decide_body(struct answer_reader* r) {

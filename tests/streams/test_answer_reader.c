@@ -160,6 +160,11 @@ static void thoughts_between_tags(void** unused) {
 static void thoughts_in_channels(void** unused) {
 	(void)unused;
 	static const struct reading_case list[] = {
+	    /* headers that are longer than all that follows them */
+	    {REASONING_CHANNELS, false,
+	     "<|channel|>analysis and a long header, as none writes it, of which all but the name is left out"
+	     "<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b<|end|>",
+	     "a|b"},
 	    {REASONING_CHANNELS, false,
 	     "<|channel|>analysis<|message|>Think it over. "
 	     "<|end|><|start|>assistant<|channel|>final<|message|>Yes!",
