@@ -117,7 +117,11 @@ static void add_leap_seconds(char* to, size_t size) {
 #define REGEX_ATOM                                                                                           \
 	"([^\\\\^$.*+?()\\[\\]{}|/]|\\.|\\\\[dDwWsSbBnrtfv.*+?^$()\\[\\]{}|/\\\\]|\\[\\^?([A-Za-z0-9_ "          \
 	".,:;@]|a-z|A-Z|0-9|\\\\[dDwWsS\\]\\[\\\\\\-])*\\])"
-#define CHOICE(atom) "(" atom "([*+?]\\??|\\{[0-9]\\}|\\{[0-9],\\}|\\{0,[0-9]\\})?|\\^|\\$|\\|)*"
+/* The second number is not less than the first: it is, or has more digits. */
+#define RISING                                                                                               \
+	"1,[1-9]|2,[2-9]|3,[3-9]|4,[4-9]|5,[5-9]|6,[6-9]|7,[7-9]|8,[89]|9,9|[1-9],[1-9][0-9]{1,2}|"              \
+	"[1-9][0-9],[1-9][0-9]{2}"
+#define CHOICE(atom) "(" atom "([*+?]\\??|\\{([0-9]{1,3},?|0,[0-9]{1,3}|" RISING ")\\})?|\\^|\\$|\\|)*"
 #define GROUP_OF(inner) "\\((\\?:)?" inner "\\)"
 #define REGEX                                                                                                \
 	CHOICE("(" REGEX_ATOM "|" GROUP_OF(CHOICE("(" REGEX_ATOM "|" GROUP_OF(CHOICE(REGEX_ATOM)) ")")) ")")
