@@ -745,11 +745,20 @@ int states_after_character(struct states* s, int state, uint8_t lead) {
 	return STATES_DIFFER;
 }
 
+static const uint8_t plain_ascii[][2] = {{' ', '!'}, {'#', ';'}, {'=', '['}, {'^', 0x7F}};
+enum { PLAIN_RANGES = sizeof plain_ascii / sizeof *plain_ascii };
+
+bool states_is_plain(uint8_t ascii) {
+	for (int i = 0; i < PLAIN_RANGES; i++)
+		if (ascii >= plain_ascii[i][0] && ascii <= plain_ascii[i][1])
+			return true;
+	return false;
+}
+
 static int find_after_plain(struct states* s, int state) {
-	static const uint8_t ascii[][2] = {{' ', '!'}, {'#', '['}, {']', 0x7F}}; /* without " and \ */
 	const int next = states_step(s, state, ' ');
-	for (size_t i = 0; i < sizeof ascii / sizeof *ascii; i++)
-		if (step_all(s, state, ascii[i][0], ascii[i][1]) != next)
+	for (int i = 0; i < PLAIN_RANGES; i++)
+		if (step_all(s, state, plain_ascii[i][0], plain_ascii[i][1]) != next)
 			return STATES_DIFFER;
 	for (size_t i = 0; i < sizeof utf8_row / sizeof *utf8_row; i++)
 		if (step_rest(s, step_all(s, state, utf8_row[i].low, utf8_row[i].high), &utf8_row[i]) != next)

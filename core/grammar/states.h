@@ -31,8 +31,10 @@ enum { STATES_NOT_MET = -1 };
 typedef int16_t states_steps[256];
 states_steps* states_begin_walk(struct states*, int state);
 int states_meet(struct states*, int state, uint8_t byte, int64_t* work);
-/* Plain characters stand for themselves in a JSON string: all but control characters, the quote and the
- * backslash. Returns the state after any one of them, or STATES_DIFFER if it depends on the character. *work
+/* Plain characters stand for themselves in a JSON string and begin no mark of a tag: all but control
+ * characters, the quote, the backslash, < and ]. */
+bool states_is_plain(uint8_t ascii);
+/* Returns the state after any one of them, or STATES_DIFFER if it depends on the character. *work
  * grows when a walk asks for a state for the first time, also if an earlier walk has found the answer. */
 enum { STATES_DIFFER = -2 };
 int states_after_plain(struct states*, int state, int64_t* work);

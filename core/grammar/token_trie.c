@@ -107,8 +107,7 @@ static struct trie_path extend_path(struct trie_path path, const char* bytes, in
 	if (path.broken)
 		return path;
 	const bool whole = utf8_character(at, size, NULL) == size;
-	path.broken = whole ? size == 1 && ((unsigned char)*at < ' ' || *at == '"' || *at == '\\')
-	                    : !utf8_is_beginning(at, size);
+	path.broken = whole ? size == 1 && !states_is_plain((uint8_t)*at) : !utf8_is_beginning(at, size);
 	if (path.broken || !whole)
 		return path;
 	return (struct trie_path){

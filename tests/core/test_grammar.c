@@ -1210,6 +1210,8 @@ static size_t random_piece(void* user, int32_t token, char* out, size_t capacity
 	                                   "\\",
 	                                   "\n",
 	                                   "\x01",
+	                                   "<",
+	                                   "]",
 	                                   "}",
 	                                   ",",
 	                                   "\":"};
@@ -1252,6 +1254,8 @@ static void test_plain_masks(void** state) {
 	    "{\"type\":\"string\",\"pattern\":\"\\\\d{2}\\\\D{2,60}-\"}",
 	    "{\"type\":\"string\",\"pattern\":\"^\\\\p{L}+$\",\"maxLength\":70}",
 	    "{\"type\":\"string\",\"pattern\":\"^[^Z\\u2019]*( [^a]+)?$\"}",
+	    "{\"type\":\"string\",\"pattern\":\"^([^<]|<[^a])*$\"}",
+	    "{\"type\":\"string\",\"pattern\":\"^([^<\\\\]]|\\\\]+[^a])*$\",\"maxLength\":40}",
 	    "{\"type\":\"object\",\"properties\":{\"ab\":{\"type\":\"string\"},\"c\":{\"type\":\"integer\"}},"
 	    "\"additionalProperties\":{\"type\":\"string\",\"maxLength\":5}}",
 	    "{\"type\":\"array\",\"items\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"string\",\"maxLength\":"
