@@ -40,11 +40,13 @@ static int32_t emit_arguments(struct grammar* g, const char* schema, const struc
 	const char* const text = schema ? schema : object;
 	cJSON* parsed = json_parse(text, strlen(text), "the tool's parameters", error);
 	require_object(parsed);
-	const int32_t at = !parsed                ? NOWHERE
-	                   : fits_tags(parsed, c) ? json_tags_emit(g, parsed, c->literal, c->tags, next, error)
-	                                          : json_schema_emit(g, parsed, c->literal, next, error);
+	const bool tags = parsed && fits_tags(parsed, c);
+	const int32_t at = !parsed ? NOWHERE
+	                   : tags  ? json_tags_emit(g, parsed, c->literal, c->tags, next, error)
+	                           : json_schema_emit(g, parsed, c->literal, next, error);
 	cJSON_Delete(parsed);
-	return at;
+	const char* const whole = c->tags && c->tags->whole ? c->tags->whole : "";
+	return tags || at == NOWHERE ? at : emit_text(g, whole, strlen(whole), at);
 }
 
 /* One of the calls. The first continues the text that has begun it. NOWHERE: a call is impossible. */

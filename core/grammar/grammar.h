@@ -44,6 +44,10 @@ enum { GRAMMAR_TYPES = 6 }; /* string, number, boolean, null, array, object */
 struct grammar_tags {
 	const char *before_name, *before_value[GRAMMAR_TYPES], *end, *mark;
 	const char* end_name; /* `end` is followed by the name and this; NULL: it is not */
+	/* Between two members, as Python writes them: each name is one of Python's, and each value JSON, strings
+	 * too. NULL: nothing. */
+	const char* between;
+	const char* whole; /* before arguments that are written as an object; NULL: nothing */
 };
 struct grammar_calls {
 	const struct grammar_call* call; /* (n) */

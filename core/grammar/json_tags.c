@@ -1,8 +1,9 @@
 /* Emits arguments as texts between tags.
  *
- * A string is written as it is, without quotes and escapes, and so cannot contain the mark that ends a value.
- * A value of another type is JSON. Where a value may be a string or something else, a text that is JSON of
- * one of the other types, or begins like a string of JSON, is not written as it is: it would be read as JSON.
+ * Where members are written as Python has them, each value is JSON. Else a string is written as it is,
+ * without quotes and escapes, and so cannot contain the mark that ends a value. A value of another type is
+ * JSON. Where a value may be a string or something else, a text that is JSON of one of the other types, or
+ * begins like a string of JSON, is not written as it is: it would be read as JSON.
  */
 #include "core/grammar/json_tags.h"
 
@@ -185,6 +186,8 @@ static int32_t emit_alike(struct tagged* t, const cJSON* schema, unsigned types,
 static int32_t emit_value(struct tagged* t, const cJSON* schema, unsigned types, int32_t next) {
 	const char* const before = before_all(t, types);
 	int32_t all = NOWHERE;
+	if (t->tags->between)
+		return put(t, before, schema_emit(t->c, schema, next));
 	if (before)
 		return put(t, before, emit_alike(t, schema, types, next));
 	for (int i = 0; i < GRAMMAR_TYPES && !t->c->failed; i++) {
@@ -208,21 +211,27 @@ static bool is_tag_name(const char* name) {
 	return n > 0 && n <= LONGEST_TAG_NAME;
 }
 
+/* Names that Python has. */
+static bool is_python_name(const char* name) {
+	static const char letters[] = "_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+	return strspn(name, letters) == strlen(name) && !(*name >= '0' && *name <= '9');
+}
+
 /* Whether the schema is a list of members, and nothing but one. */
-static bool is_plain(const cJSON* schema, bool end_name) {
+static bool is_plain(const cJSON* schema, const struct grammar_tags* tags) {
 	const cJSON *const properties = json_field(schema, "properties"), *one;
 	const char* const type = cJSON_GetStringValue(json_field(schema, "type"));
 	const cJSON* const others = json_field(schema, "additionalProperties");
 	const bool named = cJSON_IsObject(properties) && properties->child;
-	if (!named && end_name && !cJSON_IsFalse(others))
-		return false; /* a name that is not known could not be repeated */
+	if (!named && (tags->end_name || tags->between) && !cJSON_IsFalse(others))
+		return false; /* a name that is not known could not be repeated, or might not be Python's */
 	if (!cJSON_IsObject(schema) ||
 	    schema_constrains_beyond(schema, "type properties required additionalProperties") ||
 	    (json_field(schema, "type") && (!type || strcmp(type, "object") != 0)) ||
 	    (properties && !cJSON_IsObject(properties)) || (!named && others && !cJSON_IsBool(others)))
 		return false;
 	cJSON_ArrayForEach (one, properties) {
-		if (!is_tag_name(one->string))
+		if (!is_tag_name(one->string) || (tags->between && !is_python_name(one->string)))
 			return false;
 	}
 	cJSON_ArrayForEach (one, json_field(schema, "required")) {
@@ -254,17 +263,27 @@ static int32_t emit_any_members(struct tagged* t, int32_t next) {
 	return loop;
 }
 
+/* From the last member on: the members that may follow where there is none yet, and after another. */
 static int32_t emit_members(struct tagged* t, const cJSON* schema, const unsigned* types, int32_t next) {
+	const char* const between = t->tags->between;
+	int32_t after = next;
 	const cJSON* const properties = json_field(schema, "properties");
 	const cJSON* one = properties ? properties->child : NULL;
 	int i = cJSON_GetArraySize(properties);
 	if (i == 0)
 		return cJSON_IsFalse(json_field(schema, "additionalProperties")) ? next : emit_any_members(t, next);
 	for (one = one->prev; i-- > 0; one = one->prev) {
-		const int32_t ended = t->tags->end_name ? put(t, one->string, put(t, t->tags->end_name, next)) : next;
+		const int32_t ended =
+		    t->tags->end_name ? put(t, one->string, put(t, t->tags->end_name, after)) : after;
 		const int32_t value = emit_value(t, one, types[i], put(t, t->tags->end, ended));
 		const int32_t member = put(t, t->tags->before_name, put(t, one->string, value));
-		next = is_required(schema, one->string) ? member : emit_split(t->c->grammar, member, next);
+		const bool required = is_required(schema, one->string);
+		next = required ? member : emit_split(t->c->grammar, member, next);
+		if (!between)
+			after = next;
+		else
+			after = required ? put(t, between, member)
+			                 : emit_split(t->c->grammar, put(t, between, member), after);
 	}
 	return next;
 }
@@ -273,7 +292,7 @@ int32_t json_tags_emit(struct grammar* grammar, cJSON* schema, bool literal, con
                        int32_t next, struct error* error) {
 	struct compiler c = {.grammar = grammar, .root = schema, .literal = literal, .error = error};
 	struct tagged t = {.c = &c, .tags = tags};
-	if (!is_plain(schema, tags->end_name != NULL)) {
+	if (!is_plain(schema, tags)) {
 		error_set(error, "the schema is not a plain list of members");
 		return NOWHERE;
 	}

@@ -167,8 +167,34 @@ enum step call_read_tag_after(struct tool_reader* r) {
 	return STEP_ON;
 }
 
+/* The value at the text's beginning is a value of Python, or all the arguments. */
+static enum step begin_python(struct tool_reader* r) {
+	r->json.python = true;
+	if (!r->announced)
+		call_announce(r);
+	r->place = CALL_PYTHON_VALUE;
+	return STEP_ON;
+}
+
+/* **{KEY: VALUE, …} */
+static enum step read_python_object(struct tool_reader* r) {
+	static const char mark[] = "**{";
+	const struct span s = span_after(call_held(r), r->at);
+	if (span_may_start(s, mark))
+		return STEP_WAIT;
+	if (r->known || !span_starts(s, mark))
+		return read_broken(r);
+	call_begin_value(r);
+	r->known = true;
+	r->member = MEMBER_ARGUMENTS;
+	r->at += sizeof mark - 2;
+	return begin_python(r);
+}
+
 enum step call_read_python_key(struct tool_reader* r, char c) {
 	const struct span s = span_after(call_held(r), r->at);
+	if (c == '*')
+		return read_python_object(r);
 	if (c == ')') {
 		r->at++;
 		return end_members(r);
@@ -182,12 +208,8 @@ enum step call_read_python_key(struct tool_reader* r, char c) {
 	if (equals == s.size)
 		return STEP_WAIT;
 	begin_argument(r, (struct span){s.data, n});
-	r->json.python = true;
 	r->at += equals + 1;
-	if (!r->announced)
-		call_announce(r);
-	r->place = CALL_PYTHON_VALUE;
-	return STEP_ON;
+	return begin_python(r);
 }
 
 enum step call_read_python_value(struct tool_reader* r) {
@@ -201,6 +223,10 @@ enum step call_read_python_value(struct tool_reader* r) {
 }
 
 enum step call_read_python_after(struct tool_reader* r, char c) {
+	if (r->member == MEMBER_ARGUMENTS) { /* they were all of it */
+		r->at += c == ')';
+		return step_if(c == ')' && call_finish(r));
+	}
 	if (c != ',' && c != ')')
 		return read_broken(r);
 	r->at += c == ',';
@@ -221,6 +247,6 @@ void call_close_arguments(struct tool_reader* r) {
 	}
 	if (r->place == CALL_PYTHON_VALUE || (r->place == CALL_IN_VALUE && r->member == MEMBER_ARGUMENTS))
 		json_repair_close(&r->json, &r->arguments);
-	if (r->place >= CALL_TAG_KEY && r->place <= CALL_PYTHON_AFTER)
+	if (r->place >= CALL_TAG_KEY && r->place <= CALL_PYTHON_AFTER && r->member != MEMBER_ARGUMENTS)
 		text_put(&r->arguments, r->arguments.size ? "}" : "{}");
 }

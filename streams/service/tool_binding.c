@@ -70,7 +70,9 @@ static void mark_tags(struct tool_binding* b, const struct tokenizer* t, const s
 	b->tags = (struct grammar_tags){.before_name = text_or_empty(&b->before_name),
 	                                .end = text_or_empty(&b->after_value),
 	                                .mark = tags->mark,
-	                                .end_name = tags->end_name};
+	                                .end_name = tags->end_name,
+	                                .between = tags->between,
+	                                .whole = tags->whole};
 	for (int i = 0; i < GRAMMAR_TYPES; i++) {
 		put_marked(&b->before_value[i], t, tags->before_value[i]);
 		b->tags.before_value[i] = text_or_empty(&b->before_value[i]);

@@ -138,6 +138,7 @@ void call_begin(struct tool_reader* r, enum call_place place) {
 	text_clear(&r->value);
 	text_clear(&r->arguments);
 	r->depth = 0;
+	r->member = MEMBER_OTHER;
 	r->known = r->announced = false;
 	r->place = place;
 }

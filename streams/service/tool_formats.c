@@ -47,31 +47,45 @@ static const char channel_open[] = "<|channel|>", channel_call[] = "<|channel|>c
 /* All values alike, whatever their type. */
 #define ALIKE(text)                                                                                          \
 	{ text, text, text, text, text, text }
+#define TAGS(name, value, after, closer)                                                                     \
+	{ .before_name = name, .before_value = value, .end = after, .mark = closer }
 static const struct grammar_tags
-    qwen_members = {parameter_open, ALIKE(">\n"), "\n</parameter>\n", parameter_close, NULL},
-    seed_members = {parameter_open, ALIKE(">"), "</parameter>\n", parameter_close, NULL},
-    minimax_members = {"<parameter name=\"", ALIKE("\">"), "</parameter>\n", parameter_close, NULL},
-    glm_members = {"<arg_key>", ALIKE("</arg_key>\n<arg_value>"), "</arg_value>\n", "</arg_value>", NULL},
-    glm_joined_members = {"<arg_key>", ALIKE("</arg_key><arg_value>"), "</arg_value>", "</arg_value>", NULL};
+    qwen_members = TAGS(parameter_open, ALIKE(">\n"), "\n</parameter>\n", parameter_close),
+    seed_members = TAGS(parameter_open, ALIKE(">"), "</parameter>\n", parameter_close),
+    minimax_members = TAGS("<parameter name=\"", ALIKE("\">"), "</parameter>\n", parameter_close),
+    glm_members = TAGS("<arg_key>", ALIKE("</arg_key>\n<arg_value>"), "</arg_value>\n", "</arg_value>"),
+    glm_joined_members = TAGS("<arg_key>", ALIKE("</arg_key><arg_value>"), "</arg_value>", "</arg_value>");
 static const struct grammar_tags m3_members = {.before_name = "]<]minimax[>[<",
                                                .before_value = ALIKE(">"),
                                                .end = "]<]minimax[>[</",
                                                .end_name = ">",
                                                .mark = m3_mark};
+static const struct grammar_tags python_members = {
+    .before_name = "", .before_value = ALIKE("="), .end = "", .between = ", ", .whole = "**"};
 #define NO_STRING "\" string=\"false\">"
 static const struct grammar_tags dsml_members = {
-    "<｜DSML｜parameter name=\"",
-    {"\" string=\"true\">", NO_STRING, NO_STRING, NO_STRING, NO_STRING, NO_STRING},
-    "</｜DSML｜parameter>\n",
-    "</｜DSML｜parameter>",
-    NULL};
+    .before_name = "<｜DSML｜parameter name=\"",
+    .before_value = {"\" string=\"true\">", NO_STRING, NO_STRING, NO_STRING, NO_STRING, NO_STRING},
+    .end = "</｜DSML｜parameter>\n",
+    .mark = "</｜DSML｜parameter>"};
 
 #define HERMES                                                                                               \
 	.trigger = tag_open, .some = hermes_call, .all = "", .begin = hermes_begin, .middle = object_middle,     \
 	.end = "}", .close = "\n</tool_call>", .between = "\n", .finish = ""
 const struct tool_syntax tool_syntax_generic = {HERMES};
 static const struct tool_syntax
-    forced_generic = {HERMES, .forced_only = true},
+    /* true and null are written as in JSON, and calls of the model's own as in Python */
+    python = {.trigger = lfm_open,
+              .some = "<|tool_call_start|>[",
+              .all = "<|tool_call_start|>[",
+              .begin = "",
+              .middle = "(",
+              .end = ")",
+              .close = "",
+              .between = ", ",
+              .finish = "]<|tool_call_end|>",
+              .forced_only = true,
+              .tags = &python_members},
     mistral_list = {.trigger = list_open,
                     .some = list_open,
                     .all = "[TOOL_CALLS][",
@@ -396,7 +410,7 @@ static const struct {
                  {m3_mark, NULL, &m3_tags},
                  {minimax_open, NULL, &minimax_tags},
                  {seed_open, NULL, &seed_tags},
-                 {lfm_open, NULL, &forced_generic},
+                 {lfm_open, NULL, &python},
                  {bar_open, NULL, &granite},
                  {parameter_open, tag_open, &qwen_tags},
                  {parameter_open, NULL, &bare_tags},

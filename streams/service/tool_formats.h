@@ -28,7 +28,8 @@
  *    <｜DSML｜function_calls><｜DSML｜invoke name="NAME">       DeepSeek V3.2; V4 says tool_calls
  *    <｜DSML｜parameter name="KEY" string="true">VALUE
  *    </｜DSML｜parameter> … </｜DSML｜invoke> … </｜DSML｜function_calls>
- *    <|tool_call_start|>[NAME(KEY=VALUE, …), …]<|tool_call_end|>  LFM2, with values as in Python
+ *    <|tool_call_start|>[NAME(KEY=VALUE, …), …]<|tool_call_end|>  LFM2, with values as in Python; or
+ *                                                               NAME(**{…})
  *    {"name": …, "parameters": {…}}; …                          Llama 3.x, at the beginning of the answer,
  *                                                               perhaps after <|python_tag|>; Qwen2.5-Coder
  *                                                               also writes ```json {…} ``` and

@@ -1719,7 +1719,8 @@ static void test_tagged_calls(void** state) {
 	(void)state;
 #define ALIKE(text)                                                                                          \
 	{ text, text, text, text, text, text }
-	static const struct grammar_tags tags = {"<p=", ALIKE(">\n"), "\n</p>\n", "</p>", NULL};
+	static const struct grammar_tags tags = {
+	    .before_name = "<p=", .before_value = ALIKE(">\n"), .end = "\n</p>\n", .mark = "</p>"};
 	struct grammar_call call = {"<f>", "<f>", NULL, "</f>"};
 	struct grammar_calls calls = {.call = &call,
 	                              .n = 1,
@@ -1797,8 +1798,10 @@ static void test_tagged_calls(void** state) {
 	static const struct texts deep = {NULL, {"{}" END, "{\"a\":1}" END}, {"{\"a\":\"\"}" END}};
 	takes_calls(&calls, &deep);
 	/* the type is written, too: then no text is mistaken */
-	static const struct grammar_tags typed = {
-	    "<p=", {"s>", "n>", "b>", "0>", "l>", "o>"}, "</p>", "</p>", NULL};
+	static const struct grammar_tags typed = {.before_name = "<p=",
+	                                          .before_value = {"s>", "n>", "b>", "0>", "l>", "o>"},
+	                                          .end = "</p>",
+	                                          .mark = "</p>"};
 	calls.tags = &typed;
 	call.schema = OBJECT(
 	    "\"a\":{\"type\":[\"string\",\"integer\",\"null\"]},\"b\":{\"type\":\"boolean\"},\"c\":{}", "");
@@ -1810,7 +1813,8 @@ static void test_tagged_calls(void** state) {
 	                                      "<p=bs>true</p>" END, "<p=a0>\"x\"</p>" END, "<p=cn>[1]</p>" END}};
 	takes_calls(&calls, &written);
 	/* the name stands in the closing tag, too */
-	static const struct grammar_tags closed = {"[<", ALIKE(">"), "[</", "[", ">"};
+	static const struct grammar_tags closed = {
+	    .before_name = "[<", .before_value = ALIKE(">"), .end = "[</", .mark = "[", .end_name = ">"};
 	calls.tags = &closed;
 	call.schema =
 	    OBJECT("\"a\":{\"type\":\"string\"},\"b\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}", "");
@@ -1821,6 +1825,25 @@ static void test_tagged_calls(void** state) {
 	call.schema = "{}";
 	static const struct texts unnamed = {NULL, {"{\"a\": 1}" END}, {"[<a>x[</a>" END}};
 	takes_calls(&calls, &unnamed);
+	/* as in Python, with commas between members that may be missing */
+	static const struct grammar_tags python = {
+	    .before_name = "", .before_value = ALIKE("="), .end = "", .between = ", ", .whole = "**"};
+	calls.tags = &python;
+	call.schema =
+	    OBJECT("\"a\":{\"type\":\"string\"},\"b\":{\"type\":\"integer\"},\"c\":{}", ",\"required\":[\"b\"]");
+	static const struct texts named = {
+	    NULL,
+	    {"b=1" END, "a=\"x\\\"\", b=1" END, "b=1, c=[\"x\"]" END, "a=\"\", b=-2, c=null" END},
+	    {END, "a=\"x\"" END, ", b=1" END, "b=1, " END, "b=1,c=1" END, "a=x, b=1" END, "b=1, b=1" END,
+	     "**{\"b\":1}" END}};
+	takes_calls(&calls, &named);
+	call.schema = OBJECT("\"a\":{\"const\":1},\"b\":{\"const\":2}", "");
+	static const struct texts optional = {
+	    NULL, {END, "a=1" END, "b=2" END, "a=1, b=2" END}, {"a=1b=2" END, ", b=2" END, "b=2, a=1" END}};
+	takes_calls(&calls, &optional);
+	call.schema = OBJECT("\"a-b\":{\"type\":\"integer\"}", "");
+	static const struct texts whole = {NULL, {"**{}" END, "**{\"a-b\":1}" END}, {"a-b=1" END, "{}" END}};
+	takes_calls(&calls, &whole);
 	/* in free text, two calls */
 	calls.tags = &tags;
 	calls.must = calls.one = false;

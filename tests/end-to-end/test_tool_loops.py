@@ -37,6 +37,7 @@ TEMPLATES = {
                      "{{ v }}</{{ d }}parameter>\n{% endfor %}</{{ d }}invoke>\n</{{ d }}function_calls>"),
     "MiniMax M3": "{% if tools %}{{ tools | tojson }}{% endif %}{% set ns = ']<]minimax[>[' %}" + BODY.replace("%s", "{{ ns }}<tool_call>\n{{ ns }}<invoke name=\"{{ c.function.name }}\">{% for k, v in c.function.arguments | items %}{{ ns }}<{{ k }}>"
                   "{{ v }}{{ ns }}</{{ k }}>{% endfor %}{{ ns }}</invoke>\n{{ ns }}</tool_call>"),
+    "LFM2": "{% if tools %}{{ tools | tojson }}{% endif %}" + BODY.replace("%s", "<|tool_call_start|>[{{ c.function.name }}({% for k, v in c.function.arguments | items %}{{ k }}={{ v | tojson }}{% if not loop.last %}, {% endif %}{% endfor %})]<|tool_call_end|>"),
     "MiniMax M2": "{% if tools %}{{ tools | tojson }}{% endif %}" + BODY.replace("%s", '<minimax:tool_call>\n<invoke name="{{ c.function.name }}">\n{% for k, v in c.function.arguments | items %}<parameter name="{{ k }}">{{ v }}</parameter>\n{% endfor %}</invoke>\n</minimax:tool_call>'),
     "reads descriptions": "{% for t in tools or [] %}{{ t.function.name + ': ' + t.function.description }}{% for n, p in t.function.parameters.properties.items() %}"
                           "{{ n + ': ' + p.description }}{% endfor %}{% endfor %}" + BODY.replace("%s", '<tool_call>\n{"name": "{{ c.function.name }}", "arguments": ' + ARGS + "}\n</tool_call>"),

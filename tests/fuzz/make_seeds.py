@@ -190,6 +190,7 @@ def calls():
         "kimi": '<|tool_calls_section_begin|><|tool_call_begin|>functions.put:0<|tool_call_argument_begin|>{"s": "x"}'
                 "<|tool_call_end|><|tool_calls_section_end|>",
         "lfm": "<|tool_call_start|>[put(s='x', l=[True, None, (1, 2)], o={'l': []}), now()]<|tool_call_end|>",
+        "lfm-object": "<|tool_call_start|>[put(**{'s': 'x', 'l': [1]}), now(**{})]<|tool_call_end|>",
         "qwen-coder": f"<tool_call>\n<function=put>\n{tags}</function>\n</tool_call>",
         "glm": "<tool_call>put\n<arg_key>s</arg_key>\n<arg_value>x</arg_value>\n</tool_call>",
         "minimax": f'<minimax:tool_call>\n<invoke name="put">\n{named}</invoke>\n</minimax:tool_call>',
@@ -210,7 +211,7 @@ def calls():
     words("tool_calls", [], sorted(marks) + [
         "<function=", "<parameter=", '<parameter name=\"', '<invoke name=\"', '\">', "functools[", "```json", "```\n", "[CALL_ID]",
         "put", "now", "strict", "functions.put:0", f'<{bar}DSML{bar}invoke name=\"', f'<{bar}DSML{bar}parameter name=\"',
-        '\" string=\"true\">', "to=functions.put", "\"name\": \"put\"", "\"arguments\": {", "\"function\": {", "s=", "'", "(",
+        '\" string=\"true\">', "to=functions.put", "\"name\": \"put\"", "\"arguments\": {", "\"function\": {", "s=", "'", "(", "**{",
         "True", "None", "\\u0000", "\\x41"])
 
 

@@ -15,7 +15,7 @@ enum { TEXTS = 12, MAX_TEXT = 1200 };
 
 /* Chat templates, whose ways to write calls take turns. */
 static const char* const templates[] = {"<tool_call> <parameter=", "<tool_call> </arg_key><arg_value>",
-                                        "｜DSML｜ function_calls", "]<]minimax[>["};
+                                        "｜DSML｜ function_calls", "]<]minimax[>[", "<|tool_call_start|>"};
 enum { TEMPLATES = sizeof templates / sizeof *templates };
 
 /* Takes the text as a whole if it may come. */
@@ -37,7 +37,7 @@ static bool draw(struct states* s, const char* end, char* text, uint32_t* seed) 
 			at = states_renew(s, at);
 		if (states_ends(s, at) && next_random(seed) % 2 == 0)
 			return text[n] = 0, true;
-		if ((close || next_random(seed) % 4 == 0) && follow(s, &at, end)) {
+		if (*end && (close || next_random(seed) % 4 == 0) && follow(s, &at, end)) {
 			memcpy(text + n, end, strlen(end));
 			n += strlen(end) - 1;
 			continue;

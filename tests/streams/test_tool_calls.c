@@ -317,8 +317,11 @@ static void lfm(void** unused) {
 	    "|add({\"l\": [1, 2.5, \"a\"], \"d\": {\"k\": {\"m\": -1}}, \"t\": [1, 2], \"x\": \"\\u0041\\n\"})");
 	reads(LFM("add(a=1)"), "|add({\"a\": 1})");
 	reads("<|tool_call_start|>[add(a='x", "|add({\"a\": \"x\"})");
-	static const char* const texts[] = {LFM("[other(a=1)]"), LFM("[add(1)]"), LFM("[add"), LFM("[]"),
-	                                    LFM("[add(a b)]")};
+	reads(LFM("[add(**{'a': True, \"b\": [1]}), look_up(**{})]"),
+	      "|add({\"a\": true, \"b\": [1]})|look_up({})");
+	reads("<|tool_call_start|>[add(**{\"a\": {", "|add({\"a\": {}})");
+	static const char* const texts[] = {LFM("[other(a=1)]"), LFM("[add(1)]"),  LFM("[add"),      LFM("[]"),
+	                                    LFM("[add(a b)]"),   LFM("[add(*a)]"), LFM("[add(**a)]")};
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
 		reads(texts[i], texts[i]);
 }
@@ -722,7 +725,8 @@ static void an_answer_can_be_made_to_call(void** unused) {
 	       "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"f\", \"parameters\":");
 	begins("<|tool_call|>", "f", "<|tool_call|>[{\"name\": \"f\", \"arguments\":");
 	assert_true(tool_syntax_of("<|tool_call_start|>")->forced_only);
-	begins("<|tool_call_start|>", "f", "<tool_call>\n{\"name\": \"f\", \"arguments\":");
+	begins("<|tool_call_start|>", "f", "<|tool_call_start|>[f(");
+	begins("<|tool_call_start|>", NULL, "<|tool_call_start|>[");
 	assert_false(tool_syntax_of("<tool_call> <parameter=")->forced_only);
 	begins("<tool_call> <function= <parameter=", "f", "<tool_call>\n<function=f>\n");
 	begins("<tool_call> <function= <parameter=", NULL, "<tool_call>\n<function=");
