@@ -5,7 +5,7 @@
 
 Prints one row a client, as docs/service.md has them: its version, and for each way yes, no (the client has none), or what went wrong. Install what is to be tried, in several environments where packages want different versions: pip install
 openai anthropic litellm llm ollama instructor langchain-openai langgraph pydantic-ai-slim[openai] openai-agents smolagents[openai]
-llama-index-llms-openai-like dspy haystack-ai aider-chat lm-eval[api]."""
+llama-index-llms-openai-like dspy haystack-ai aider-chat lm-eval[api] guidellm."""
 import importlib.metadata
 import json
 import os
@@ -335,13 +335,34 @@ def lm_eval_loglikelihood():
     return score, None, None, None
 
 
+def guidellm_run():
+    """Six chats, four at a time: every request has to be answered."""
+    def run(stream):
+        folder = tempfile.mkdtemp()
+        prompts, report = os.path.join(folder, "prompts.jsonl"), os.path.join(folder, "report.json")
+        with open(prompts, "w") as f:
+            f.writelines(json.dumps({"prompt": "Count to %d." % n}) + "\n" for n in range(3, 9))
+        done = subprocess.run([os.path.join(os.path.dirname(sys.executable), "guidellm"), "run", "--disable-console",
+                               "--backend", "kind=openai_http,target=%s,model=%s,stream=%s,max_tokens=30" % (URL, MODEL, stream),
+                               "--profile", "kind=concurrent,streams=4", "--constraint", "kind=max_requests,count=6",
+                               "--data", "kind=json_file,path=" + prompts, "--output", "kind=json,path=" + report],
+                              env={**os.environ, "HF_HUB_OFFLINE": "1"}, capture_output=True, text=True, timeout=240)
+        if done.returncode:
+            return "unchanged: " + done.stderr[-100:]
+        with open(report) as f:
+            requests = json.load(f)["benchmarks"][0]["requests"]
+        return len(requests["successful"]) == 6 and not requests["errored"]
+    return lambda: run("false"), lambda: run("true"), None, None
+
+
 CLIENTS = [("openai", "chat completions", openai_chat), ("openai", "responses", openai_responses), ("anthropic", "messages", anthropic_messages),
            ("litellm", "completion", litellm_completion), ("ollama", "chat", ollama_chat), ("langchain-openai", "ChatOpenAI", langchain_chat),
            ("instructor", "from_openai, tools", instructor_create), ("llm", "prompt", llm_prompt), ("pydantic-ai-slim", "Agent", pydantic_ai_agent),
            ("openai-agents", "Runner", openai_agents_runner), ("smolagents", "OpenAIServerModel", smolagents_model),
            ("langgraph", "create_react_agent", langgraph_agent), ("llama-index-llms-openai-like", "OpenAILike", llama_index_chat),
            ("dspy", "LM, Predict, ReAct", dspy_predict), ("haystack-ai", "OpenAIChatGenerator", haystack_generator),
-           ("aider-chat", "an edit", aider_edit), ("lm-eval", "log-likelihoods", lm_eval_loglikelihood)]
+           ("aider-chat", "an edit", aider_edit), ("lm-eval", "log-likelihoods", lm_eval_loglikelihood),
+           ("guidellm", "run", guidellm_run)]
 
 
 def tried(way):
