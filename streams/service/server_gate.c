@@ -60,6 +60,9 @@ struct connection_gate {
 	struct pending_connection pending[PLACES];
 };
 
+_Static_assert(SERVER_CONNECTIONS / HTTP_THREADS < 126 && SERVER_OWN_CONNECTIONS < 126,
+               "a daemon may get 128 events at once");
+
 static const double short_seconds = 1; /* deadline while places are scarce; time to read a refusal */
 
 /* ---- closing ------------------------------------------------------------------------------ */
@@ -314,17 +317,22 @@ static bool has_hung_up(int fd) {
 	       ((p.revents & (POLLHUP | POLLERR)) || ioctl(fd, FIONREAD, &unread) != 0 || unread == 0);
 }
 
-/* A connection that is ready has its request unread; a client that has sent it and closed its side is gone.
- */
+/* A pending connection's bytes are unread; a client that has sent them and closed its side is gone. */
 static bool has_left(int fd) {
 	struct pollfd p = {.fd = fd, .events = POLLRDHUP};
 	return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
-static void check_client(struct connection_gate* d, struct pending_connection* v) {
+/* The daemon gets a moment to begin the answer of a request that it has read. */
+static void check_client(struct connection_gate* d, struct pending_connection* v, double now) {
 	if (v->state == GATE_READY && has_left(v->fd))
 		close_connection(d, v);
-	else if (v->state == GATE_OPEN && v->phase != GATE_ANSWER && has_hung_up(v->fd))
+	else if (v->state == GATE_READING && has_left(v->fd)) {
+		read_head(d, v); /* a client may close its side behind a whole request, and is answered then */
+		if (v->state == GATE_READING)
+			close_connection(d, v);
+	} else if (v->state == GATE_OPEN && v->phase != GATE_ANSWER && now - v->since > 1e-3 * CHECK_INTERVAL &&
+	           has_hung_up(v->fd))
 		shutdown(v->fd, SHUT_RDWR); /* the daemon sees it and closes it */
 }
 
@@ -350,7 +358,7 @@ static void* run_thread(void* user) {
 		if (now - beaten >= 1e-3 * CHECK_INTERVAL) {
 			beaten = now;
 			for (int i = 0; i < PLACES; i++) {
-				check_client(d, &d->pending[i]);
+				check_client(d, &d->pending[i], now);
 				check_deadline(d, &d->pending[i], now);
 			}
 		}

@@ -17,8 +17,12 @@ enum { RATE_CLIENTS = 1024, MAX_PATH = 512 };
 
 /* Each thread that serves connections has its own daemon. Health checks and metrics have threads of their
  * own, so that no other request delays them; and metrics wait for locks that a health check must not wait
- * for. */
-enum { HTTP_THREADS = 2, HEALTH_THREAD = HTTP_THREADS, METRICS_THREAD, ALL_THREADS };
+ * for.
+ *
+ * libmicrohttpd collects 128 events at a time. When it has got exactly as many, it waits for more before it
+ * handles them, in silence for as long as a connection may be idle. So no thread has that many connections:
+ * the gate gives each to the thread that has fewest. */
+enum { HTTP_THREADS = 5, HEALTH_THREAD = HTTP_THREADS, METRICS_THREAD, ALL_THREADS };
 
 struct rate_client { /* a token bucket */
 	uint8_t address[16];

@@ -23,15 +23,21 @@ def long_prompts_stall_nobody():
 
 
 def clients_that_leave_hold_nothing():
-    with Server() as s:
+    with Server("--header-seconds", "60") as s:
         body = b'{"prompt":"a","max_tokens":400}'
         chat = attacks.POST.replace(b"Connection: close\r\n", b"")
-        for name, data in (("GET", None), ("its body is missing", attacks.POST + b"Content-Length: 100\r\n\r\n"),
+        for name, data in (("GET", None), ("half of its headers", b"GET /health HTTP/1.1\r\nHo"),
+                           ("its body is missing", attacks.POST + b"Content-Length: 100\r\n\r\n"),
                            ("half of its body is", attacks.POST + b"Content-Length: 100\r\n\r\n{"),
                            ("POST", chat + b"Content-Length: %d\r\n\r\n" % len(body) + body)):
             seconds = attacks.leave(s.port, data=data)
             assert seconds is not None and seconds < 30, (name, seconds)
             assert s.call("GET", "/health")[0] == 200
+        for path in (b"/health", b"/version"):  # a client that only closes its side behind a whole request is there still
+            with socket.create_connection(("127.0.0.1", s.port)) as c:
+                c.sendall(b"GET " + path + b" HTTP/1.0\r\n\r\n")
+                c.shutdown(socket.SHUT_WR)
+                assert c.recv(100).startswith(b"HTTP/1."), path
 
 
 def many_items_take_turns():
@@ -106,6 +112,11 @@ def halted(threads):
             libc.ptrace(detach, thread, None, None)
 
 
+def threads_of(server):
+    """All but the first, in the order in which they began."""
+    return sorted(int(name) for name in os.listdir("/proc/%d/task" % server.process.pid))[1:]
+
+
 def answers_within(port, path, seconds):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)
     try:
@@ -118,14 +129,14 @@ def answers_within(port, path, seconds):
 
 
 def probes_have_their_own_threads():
-    """Finds the two threads that answer all other requests, and halts them: health checks and metrics are answered still."""
-    with Server() as s, concurrent.futures.ThreadPoolExecutor(4) as pool:
+    """Finds the five threads that answer all other requests, and halts them: health checks and metrics are answered still."""
+    with Server() as s, concurrent.futures.ThreadPoolExecutor(6) as pool:
         def some_answer(path):
-            return any(pool.map(lambda _: answers_within(s.port, path, 0.5), range(4)))
-        threads = sorted(int(name) for name in os.listdir("/proc/%d/task" % s.process.pid))[1:]
-        for pair in ((a, b) for near in (1, 2, 3) for a, b in zip(threads, threads[near:])):  # another may begin between them
+            return any(pool.map(lambda _: answers_within(s.port, path, 0.5), range(6)))
+        threads = threads_of(s)
+        for group in (threads[i:i + n] for n in (5, 6, 7) for i in range(len(threads) - n + 1)):  # another may begin between them
             try:
-                with halted(pair):
+                with halted(group):
                     if not some_answer("/version") and answers_within(s.port, "/health", 5):
                         for path in ("/health", "/ready", "/metrics", "/health?full=1") * 10:
                             assert answers_within(s.port, path, 5), path
@@ -136,6 +147,26 @@ def probes_have_their_own_threads():
         else:
             raise AssertionError("health checks have no thread of their own")
         assert s.call("GET", "/version")[0] == 200
+
+
+def events_that_come_together_are_handled():
+    """libmicrohttpd takes 128 events at once, and then waits for more before it handles them. Each of two threads had 128
+    connections here, and none of these requests was answered before the connections had been idle for a minute."""
+    request = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with Server() as s, contextlib.ExitStack() as stack:
+        clients = []
+        for _ in range(256):
+            clients.append(stack.enter_context(socket.create_connection(("127.0.0.1", s.port), timeout=30)))
+            clients[-1].sendall(request)
+            assert clients[-1].recv(4096).startswith(b"HTTP/1.1 200 ")
+        try:
+            with halted(threads_of(s)):
+                for c in clients:
+                    c.sendall(request)
+                time.sleep(0.2)
+        except PermissionError:
+            return
+        assert all(c.recv(4096).startswith(b"HTTP/1.1 200 ") for c in clients)
 
 
 def probes_have_their_own_places():
@@ -189,5 +220,6 @@ many_items_take_turns()
 many_items_leave_room()
 streams_that_wait_are_heard_of()
 probes_have_their_own_threads()
+events_that_come_together_are_handled()
 probes_have_their_own_places()
 one_request_on_the_threads_of_probes()
