@@ -16,6 +16,7 @@
 
 #include "core/model/sha256.h"
 #include "kernels/pages.h"
+#include "streams/log.h"
 
 enum {
 	NAME = 64,
@@ -231,7 +232,7 @@ static void note_written(struct prompt_cache* p, const struct waiting_page* w, c
 	if (over)
 		keep_to_size(p, &ignored);
 	if (problem && !p->failed)
-		fprintf(stderr, "swiftlet: the prompt cache in %s cannot be written: %s\n", p->path, problem);
+		log_line("swiftlet: the prompt cache in %s cannot be written: %s", p->path, problem);
 	p->failed = problem != NULL;
 	pthread_mutex_lock(&p->lock);
 	p->counts.kept += !problem;
@@ -339,7 +340,7 @@ static bool bring_page(struct prompt_cache* p, struct cache* cache, const char* 
 	if (had < 0)
 		return false;
 	if (!file_is_good(p->read, (size_t)had, bytes, name, token)) {
-		fprintf(stderr, "swiftlet: %s/%s is damaged: it was removed\n", p->path, name);
+		log_line("swiftlet: %s/%s is damaged: it was removed", p->path, name);
 		unlinkat(p->folder, name, 0);
 		pthread_mutex_lock(&p->lock);
 		p->counts.damaged++;

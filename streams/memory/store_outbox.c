@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "kernels/clock.h"
+#include "streams/log.h"
 #include "streams/memory/store_postgres.h"
 
 enum { JOBS = 256, BYTES = 32 << 20, FIRST_PAUSE = 250, LONGEST_PAUSE = 5000, BETWEEN = 1000, GRACE = 10000 };
@@ -87,10 +88,9 @@ static void note_state(struct outbox* o, bool away, const char* message) {
 	const int waiting = o->n;
 	pthread_mutex_unlock(&o->lock);
 	if (away && !was_away)
-		fprintf(stderr, "swiftlet: %s; the server goes on and tries again\n", message);
+		log_line("swiftlet: %s; the server goes on and tries again", message);
 	if (!away && was_away)
-		fprintf(stderr, "swiftlet: %s can be reached again; %d writes wait for it\n", o->remote->path,
-		        waiting);
+		log_line("swiftlet: %s can be reached again; %d writes wait for it", o->remote->path, waiting);
 }
 
 /* Sends the queue's first write to the database. False: to be tried again later. */
@@ -103,7 +103,7 @@ static bool send_first(struct outbox* o) {
 	p->has_it = p->blames_data = false;
 	bool done = run_job(o->remote, &job, &e) || p->has_it;
 	if (!done && p->blames_data) {
-		fprintf(stderr, "swiftlet: the database refused a write, which is dropped: %s\n", e.message);
+		log_line("swiftlet: the database refused a write, which is dropped: %s", e.message);
 		done = true;
 	}
 	if (!done) {
@@ -315,8 +315,7 @@ void outbox_close(struct outbox* o) {
 	if (o->running)
 		pthread_join(o->thread, NULL);
 	if (o->n > 0)
-		fprintf(stderr, "swiftlet: %d writes did not reach %s: %s\n", o->n, o->remote->path,
-		        o->state.message);
+		log_line("swiftlet: %d writes did not reach %s: %s", o->n, o->remote->path, o->state.message);
 	while (o->n > 0)
 		drop_first(o);
 	store_close(o->remote);

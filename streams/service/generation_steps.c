@@ -1,9 +1,9 @@
 /* Turns the steps of jobs into a generation's response; the scheduler's thread calls these functions. */
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "streams/log.h"
 #include "streams/service/generation.h"
 #include "streams/service/infill.h"
 
@@ -113,7 +113,7 @@ static void stream_step(struct choice* c, const struct swiftlet_step* step) {
 	emit_output(c, step);
 	g->heard = seconds_now();
 	if (g->out.size - g->sent > GENERATION_BACKLOG) {
-		fprintf(stderr, "swiftlet: a client does not read its stream: cancelled\n");
+		log_line("swiftlet: a client does not read its stream: cancelled");
 		g->gone = true;
 	}
 	generation_wake(g);
@@ -179,7 +179,7 @@ static void note_problem(struct generation* g, const char* problem) {
 		api_fail(&g->error, 400, "invalid_value", "%s.", problem);
 		return;
 	}
-	fprintf(stderr, "swiftlet: a generation failed: %s\n", problem);
+	log_line("swiftlet: a generation failed: %s", problem);
 	api_fail(&g->error, 500, NULL, "The generation failed.");
 }
 

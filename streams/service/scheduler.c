@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "streams/log.h"
 #include "streams/service/scheduler_internal.h"
 
 static void on_memory_event(void* user, int session, enum memory_event event, const char* task) {
@@ -70,10 +71,9 @@ static void log_store(struct scheduler* s) {
 	struct memory_counts k;
 	memory_counts(s->option.memory, &k);
 	if (k.store_failed && !s->logged_full)
-		fprintf(stderr, "swiftlet: %s; what was learned is kept in memory until it can be stored\n",
-		        k.store_message);
+		log_line("swiftlet: %s; what was learned is kept in memory until it can be stored", k.store_message);
 	else if (!k.store_failed && s->logged_full)
-		fputs("swiftlet: the store is written again\n", stderr);
+		log_line("swiftlet: the store is written again");
 	s->logged_full = k.store_failed;
 }
 
@@ -375,7 +375,7 @@ const char* scheduler_status(const struct scheduler* s) {
 static void log_gain_of_skipping(struct scheduler* s) {
 	const char* status = scheduler_status(s);
 	if (status && !s->logged_status && s->idle_seconds > 0)
-		fprintf(stderr, "swiftlet: %s\n", status);
+		log_line("swiftlet: %s", status);
 	s->logged_status |= status && s->idle_seconds > 0;
 }
 

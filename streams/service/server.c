@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/decode/engine.h"
+#include "streams/log.h"
 #include "streams/service/server_internal.h"
 
 bool server_is_loopback(const char* host) {
@@ -168,8 +169,8 @@ void server_note_ignored(struct server* s, const char* fields) {
 		if ((s->ignored.data && strstr(s->ignored.data, name)) || s->ignored.size > MOST)
 			continue;
 		text_put(&s->ignored, name);
-		fprintf(stderr, "swiftlet: the field '%.*s' of requests is ignored (--strict-fields refuses it)\n",
-		        (int)strlen(name) - 1, name);
+		log_line("swiftlet: the field '%.*s' of requests is ignored (--strict-fields refuses it)",
+		         (int)strlen(name) - 1, name);
 	}
 	pthread_mutex_unlock(&s->rate_lock);
 }

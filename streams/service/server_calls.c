@@ -7,6 +7,7 @@
 #include <strings.h>
 #include <sys/random.h>
 
+#include "streams/log.h"
 #include "streams/service/body_coding.h"
 #include "streams/service/body_text.h"
 #include "streams/service/chat_translation.h"
@@ -445,7 +446,7 @@ void server_on_completed(void* user, struct MHD_Connection* connection, void** s
 	if (c->tenant > 0)
 		metrics_request(&s->metrics[c->tenant], route, status);
 	if (s->option.log_requests)
-		fprintf(stderr, "%s %s %d %.3f s %s\n", c->method, c->path, status, seconds_now() - c->began, c->id);
+		log_line("%s %s %d %.3f s %s", c->method, c->path, status, seconds_now() - c->began, c->id);
 	call_leave(c);
 	free(c->ignored);
 	text_free(&c->body);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "streams/log.h"
 #include "streams/mask_file.h"
 #include "streams/service/generation.h"
 #include "streams/service/infill.h"
@@ -175,7 +176,7 @@ static bool no_mask(struct http_call* c) {
 }
 
 static bool store_failed(struct http_call* c, const struct error* e) {
-	fprintf(stderr, "swiftlet: %s\n", e->message);
+	log_line("swiftlet: %s", e->message);
 	return api_fail(&c->error, 500, "store_failed", "The store could not be written.");
 }
 

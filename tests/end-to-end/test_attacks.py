@@ -1,7 +1,7 @@
 """Nobody stalls anybody: long prompts, clients that leave, many items at once, streams that wait, blocked threads."""
-import concurrent.futures, contextlib, ctypes, http.client, json, os, socket, sys, threading, time, urllib.request
+import concurrent.futures, contextlib, ctypes, fcntl, http.client, json, os, re, socket, subprocess, sys, threading, time, urllib.request
 
-from service import SOURCE, Server, wait_for
+from service import MODEL, SOURCE, Server, wait_for
 
 sys.path.insert(0, os.path.join(SOURCE, "tools", "load"))
 import attacks
@@ -169,6 +169,25 @@ def events_that_come_together_are_handled():
         assert all(c.recv(4096).startswith(b"HTTP/1.1 200 ") for c in clients)
 
 
+def log_lines_stall_nobody():
+    """Standard error is a pipe that nobody reads, as behind a pager that is halted."""
+    with attacks.Server(MODEL, "--log-requests", stderr=subprocess.PIPE) as s:
+        errors = s.process.stderr
+        fcntl.fcntl(errors, fcntl.F_SETPIPE_SZ, 8192)
+        kept = http.client.HTTPConnection("127.0.0.1", s.port, timeout=10)
+        for path in ("/version", "/health") * 200:  # the same connection: threads that serve all requests answer both
+            kept.request("GET", path)
+            assert kept.getresponse().read(), path
+            assert answers_within(s.port, path, 10), path
+        assert attacks.post(s.port, "/v1/completions", {"prompt": "a", "max_tokens": 2})[0] == 200
+        os.set_blocking(errors.fileno(), False)
+        said = errors.read()
+        assert re.fullmatch(r"(GET /(version|health) 200 [0-9.]+ s req_\w+\n|swiftlet: .*\n)+", said), said
+        assert len(said) <= 8192
+        assert attacks.post(s.port, "/v1/none", {})[0] == 404
+        wait_for("a line that there is room for", lambda: "/v1/none 404" in (errors.read() or ""), 10)
+
+
 def probes_have_their_own_places():
     """512 open connections left no place for a health check."""
     with Server() as s:
@@ -221,5 +240,6 @@ many_items_leave_room()
 streams_that_wait_are_heard_of()
 probes_have_their_own_threads()
 events_that_come_together_are_handled()
+log_lines_stall_nobody()
 probes_have_their_own_places()
 one_request_on_the_threads_of_probes()

@@ -353,9 +353,9 @@ def beside_four(port, grammar):
 # ---- the command line ----------------------------------------------------------------------------------------------------
 
 class Server:
-    def __init__(self, model, *options):
+    def __init__(self, model, *options, stderr=None):
         command = [PROGRAM, "serve", "-m", model, "--port", "0", "--no-store", *options]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
         self.port = int(re.search(r":(\d+)/", self.process.stdout.readline()).group(1))
 
     def __enter__(self):
