@@ -82,6 +82,7 @@ struct http_call {
 	enum { CALL_NEW, CALL_WORKING, CALL_WORKED } work;
 	struct http_call* next_work;
 	double turn;                   /* in the workers' queue: the earliest goes first */
+	bool large;                    /* there: not for every worker */
 	struct MHD_Response* response; /* made by a worker, not sent yet; owned */
 	struct generation* opened;     /* made by a worker, not begun yet; owned */
 	struct generation* generation;
@@ -140,7 +141,7 @@ enum gate_phase { GATE_HEADERS, GATE_BODY, GATE_ANSWER, GATE_NEXT }; /* NEXT: th
 void gate_awaits(struct connection_gate*, struct MHD_Connection*, enum gate_phase);
 
 /* server_workers.c */
-struct workers* workers_open(void); /* NULL when there is no memory, or no thread can be started */
+struct workers* workers_open(void); /* NULL when there is no memory, or a thread cannot be started */
 /* Suspends the call's connection until a worker has called its route's `answer`. Then MHD asks for the answer
  * again. False: the server is stopping. */
 bool workers_take(struct workers*, struct http_call*);

@@ -4,23 +4,36 @@
  * prompt, while the connection is suspended. So a health check, a stream and a small request do not wait for
  * another client's large one.
  *
- * The tenant with the fewest requests at work goes first. Within a tenant, a request may go before earlier
- * ones if it is smaller by as much as a worker does in the time between. */
+ * Large requests have a thread of their own, of low priority: a few of them would keep all workers busy, and
+ * one takes seconds of a processor that the passes of running requests share. The tenant with the fewest
+ * requests at work goes first. Within a tenant, a request may go before earlier ones if it is smaller by as
+ * much as a worker does in the time between. */
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include "streams/service/body_coding.h"
 #include "streams/service/generation.h"
 
-enum { WORKERS = 2 };
+enum {
+	WORKERS = 3,       /* the first one takes the large requests */
+	LARGE = 256 << 10, /* bytes */
+	LOW_PRIORITY = 5   /* nice */
+};
+
+struct worker {
+	struct workers* all;
+	bool large;
+	pthread_t thread;
+};
 
 struct workers {
 	pthread_mutex_t lock;
 	pthread_cond_t more;
 	struct http_call* first; /* of the waiting calls, linked by next_work */
 	int at_work[SERVER_KEYS + 1];
-	pthread_t thread[WORKERS];
+	struct worker worker[WORKERS];
 	int n_threads;
 	bool stopping;
 };
@@ -35,16 +48,17 @@ static double count_bytes(const struct http_call* c) {
 	return fmin(SERVER_BODY, (compressed ? GROWTH : 1) * (double)c->body.size);
 }
 
-/* With the lock held. */
-static struct http_call* take_next(struct workers* w) {
-	struct http_call** best = &w->first;
+/* With the lock held. NULL: none of this size waits. */
+static struct http_call* take_next(struct workers* w, bool large) {
+	struct http_call** best = NULL;
 	for (struct http_call** c = &w->first; *c; c = &(*c)->next_work) {
-		const int more = w->at_work[(*c)->tenant] - w->at_work[(*best)->tenant];
-		if (more < 0 || (more == 0 && (*c)->turn < (*best)->turn))
+		const int more = best ? w->at_work[(*c)->tenant] - w->at_work[(*best)->tenant] : -1;
+		if ((*c)->large == large && (more < 0 || (more == 0 && (*c)->turn < (*best)->turn)))
 			best = c;
 	}
-	struct http_call* const taken = *best;
-	*best = taken->next_work;
+	struct http_call* const taken = best ? *best : NULL;
+	if (taken)
+		*best = taken->next_work;
 	return taken;
 }
 
@@ -55,14 +69,17 @@ static void give_back(struct http_call* c) {
 }
 
 static void* run_worker(void* user) {
-	struct workers* w = user;
+	const struct worker* self = user;
+	struct workers* w = self->all;
+	if (self->large)
+		setpriority(PRIO_PROCESS, 0, LOW_PRIORITY); /* of this thread alone, on Linux */
 	pthread_mutex_lock(&w->lock);
 	for (;;) {
-		while (!w->first && !w->stopping)
+		struct http_call* c = NULL;
+		while (!w->stopping && !(c = take_next(w, self->large)))
 			pthread_cond_wait(&w->more, &w->lock);
-		if (w->stopping)
+		if (!c)
 			break;
-		struct http_call* const c = take_next(w);
 		const int tenant = c->tenant;
 		w->at_work[tenant]++;
 		pthread_mutex_unlock(&w->lock);
@@ -82,12 +99,15 @@ struct workers* workers_open(void) {
 		return NULL;
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->more, NULL);
-	while (w->n_threads < WORKERS && pthread_create(&w->thread[w->n_threads], NULL, run_worker, w) == 0)
-		w->n_threads++;
-	if (w->n_threads > 0)
-		return w;
-	workers_close(w);
-	return NULL;
+	for (; w->n_threads < WORKERS; w->n_threads++) {
+		struct worker* const one = &w->worker[w->n_threads];
+		*one = (struct worker){.all = w, .large = w->n_threads == 0};
+		if (pthread_create(&one->thread, NULL, run_worker, one) != 0) {
+			workers_close(w);
+			return NULL;
+		}
+	}
+	return w;
 }
 
 bool workers_take(struct workers* w, struct http_call* c) {
@@ -95,11 +115,13 @@ bool workers_take(struct workers* w, struct http_call* c) {
 	const bool taken = !w->stopping;
 	if (taken) {
 		c->work = CALL_WORKING;
-		c->turn = seconds_now() + seconds_a_byte * count_bytes(c);
+		const double bytes = count_bytes(c);
+		c->turn = seconds_now() + seconds_a_byte * bytes;
+		c->large = bytes > LARGE;
 		c->next_work = w->first;
 		w->first = c;
 		MHD_suspend_connection(c->connection);
-		pthread_cond_signal(&w->more);
+		pthread_cond_broadcast(&w->more);
 	}
 	pthread_mutex_unlock(&w->lock);
 	return taken;
@@ -120,10 +142,11 @@ void workers_stop(struct workers* w) {
 	pthread_cond_broadcast(&w->more);
 	pthread_mutex_unlock(&w->lock);
 	while (w->n_threads > 0)
-		pthread_join(w->thread[--w->n_threads], NULL);
+		pthread_join(w->worker[--w->n_threads].thread, NULL);
 	pthread_mutex_lock(&w->lock);
 	while (w->first) {
-		struct http_call* const c = take_next(w);
+		struct http_call* const c = w->first;
+		w->first = c->next_work;
 		api_fail(&c->error, 503, "stopping", "The server is stopping.");
 		give_back(c);
 	}

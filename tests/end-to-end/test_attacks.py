@@ -188,6 +188,34 @@ def log_lines_stall_nobody():
         wait_for("a line that there is room for", lambda: "/v1/none 404" in (errors.read() or ""), 10)
 
 
+def small_requests_pass_large_ones():
+    """Two large requests kept both workers busy, and every other client's request waited for one of them."""
+    with Server() as s:
+        body = json.dumps({"prompt": attacks.words(attacks.LONG), "return_token_strs": True, "with_pieces": True}).encode()
+        large, small, stop = [], [], threading.Event()
+
+        def send():
+            while not stop.is_set():
+                began = time.monotonic()
+                status = attacks.post(s.port, "/tokenize", body)[0]
+                large.append(time.monotonic() - began)
+                assert status == 200, status
+        clients = [threading.Thread(target=send) for _ in range(3)]
+        for c in clients:
+            c.start()
+        wait_for("a large one", lambda: large)
+        for _ in range(20):
+            began = time.monotonic()
+            assert s.call("POST", "/tokenize", {"prompt": "a"})[0] == 200
+            small.append(time.monotonic() - began)
+            time.sleep(0.1)
+        stop.set()
+        for c in clients:
+            c.join()
+        small, large = sorted(small)[len(small) // 2], sorted(large)[len(large) // 2]
+        assert small < large / 10, (small, large)
+
+
 def probes_have_their_own_places():
     """512 open connections left no place for a health check."""
     with Server() as s:
@@ -241,5 +269,6 @@ streams_that_wait_are_heard_of()
 probes_have_their_own_threads()
 events_that_come_together_are_handled()
 log_lines_stall_nobody()
+small_requests_pass_large_ones()
 probes_have_their_own_places()
 one_request_on_the_threads_of_probes()
