@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Two keys' clients on one server for long, which is killed now and then: nothing lost, memory level, keys apart.
 
-    soak.py -m MODEL [--seconds 1800] [--kill 120] [--clients 3] [--attackers 0] [-- OPTIONS OF THE SERVER]
+    soak.py -m MODEL [--seconds 1800] [--kill 120] [--clients 3] [--attackers 0] [--longest 0] [-- OPTIONS OF THE SERVER]
 
 Each key's clients ask for greedy texts, whole, streamed, and some that they hang up on; every text is compared with the
 first that any life of the server gave. Every --kill seconds the server gets SIGKILL, in the middle of answers, or (each
@@ -9,8 +9,11 @@ third time) SIGTERM, and is started again on the same store. A key's masks must 
 no answer may be wrong, a key may see no mask of the other's, and after SIGTERM every answer that was begun must come,
 whole or with finish_reason length. With --attackers a third key's clients take turns of
 half a minute in which they send prompts of 7 MB, ambiguous expressions, a new schema each, broken requests, and connections that
-they leave; honest seconds for 64 tokens are reported apart, beside them and without. Prints one JSON object; the exit status is 1 where something of that failed."""
+they leave; honest seconds for 64 tokens are reported apart, beside them and without. With --longest the prompts have from 100 to
+about so many tokens of licences that every Debian machine has, and a third of them begin alike, so that contexts come, are found
+again, and go. Prints one JSON object; the exit status is 1 where something of that failed."""
 import argparse, collections, http.client, json, os, random, re, signal, socket, subprocess, sys, tempfile, threading, time, urllib.error, urllib.request
+from pathlib import Path
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROGRAM = os.environ.get("SWIFTLET", os.path.join(ROOT, "build", "swiftlet"))
@@ -18,11 +21,21 @@ KEYS = {"admin": "soak-key-admin", "anna": "soak-key-anna-1", "ben": "soak-key-b
 TURN = 30  # seconds in which attackers are silent, or are not
 PROMPTS = ["Question: Tom has 3 apples and buys 4 more. How many apples has he now?\nAnswer:", "Once upon a time there was a",
            "def add(a, b):\n", "The capital of France is", "List the days of the week: Monday,"]
+LICENCES = [Path("/usr/share/common-licenses") / name for name in ("GPL-3", "MPL-1.1", "LGPL-2.1", "GFDL-1.3", "GPL-2", "MPL-2.0")]
+
+
+def long_prompts(longest, n=12, shortest=100):
+    """Prompts of lengths in a row of equal ratios, at four characters a token."""
+    text = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in LICENCES)
+    sizes = [round(4 * shortest * (longest / shortest) ** (i / (n - 1))) for i in range(n)]
+    begin = lambda i: 0 if i % 3 == 0 else 7919 * i % max(1, len(text) - sizes[i])
+    return [text[begin(i):begin(i) + size] for i, size in enumerate(sizes)]
 
 
 class Soak:
     def __init__(self, o, folder):
         self.o, self.folder = o, folder
+        self.prompts = long_prompts(o.longest) if o.longest else PROMPTS
         self.lock, self.counts, self.wrong, self.known = threading.Lock(), collections.Counter(), [], {}
         self.resident, self.url, self.life, self.ending = [], None, 0, False
         self.began, self.seconds, self.attacks = time.monotonic(), {False: [], True: []}, collections.Counter()
@@ -50,6 +63,12 @@ class Soak:
         with self.lock:
             self.counts[what] += 1
 
+    def note_usage(self, usage):
+        with self.lock:
+            self.counts["prompt tokens"] += usage["prompt_tokens"]
+            self.counts["cached tokens"] += usage["prompt_tokens_details"]["cached_tokens"]
+            self.counts["tokens of the longest prompt"] = max(self.counts["tokens of the longest prompt"], usage["prompt_tokens"])
+
     def complain(self, *what):
         with self.lock:
             self.wrong.append([str(w)[:700] for w in what])
@@ -62,8 +81,8 @@ class Soak:
             self.complain("another text", key, first, text)
 
     def ask(self, key, r):
-        i, tokens = r.randrange(len(PROMPTS)), r.choice((16, 64))
-        body = {"prompt": PROMPTS[i], "max_tokens": tokens, "temperature": 0, "metadata": {"task": "%s-%d" % (key, i)}}
+        i, tokens = r.randrange(len(self.prompts)), r.choice((16, 64))
+        body = {"prompt": self.prompts[i], "max_tokens": tokens, "temperature": 0, "metadata": {"task": "%s-%d" % (key, i)}}
         life, way, began, beside = self.life, r.randrange(5), time.monotonic(), self.attacked()
         try:
             if way == 0:
@@ -78,6 +97,7 @@ class Soak:
                 finished = parts and parts[-1]["choices"][0]["finish_reason"] is not None and not self.ending
             else:
                 a = json.loads(self.call(key, "/v1/completions", body))
+                self.note_usage(a["usage"])
                 text, finished = a["choices"][0]["text"], not self.ending and a["usage"]["completion_tokens"] == tokens
             self.check("%d %d" % (i, tokens), text, finished)
             self.count("answered")
@@ -217,6 +237,7 @@ def main():
     p.add_argument("--kill", type=float, default=120, help="seconds between two kills (120)")
     p.add_argument("--clients", type=int, default=3, help="of each key (3)")
     p.add_argument("--attackers", type=int, default=0, help="clients of a third key (0)")
+    p.add_argument("--longest", type=int, default=0, help="tokens of the longest prompt, about (0: short prompts alone)")
     p.add_argument("rest", nargs="*")
     with tempfile.TemporaryDirectory() as folder:
         result = Soak(p.parse_args(), folder).run()
