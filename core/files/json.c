@@ -103,11 +103,13 @@ char* json_print(const cJSON* value) {
 	return NULL;
 }
 
-static bool has_members_of(const cJSON* a, const cJSON* b) {
+/* values: compare them too. That is done in one direction alone: in both, each level would double the work.
+ */
+static bool has_members_of(const cJSON* a, const cJSON* b, bool values) {
 	const cJSON* one;
 	cJSON_ArrayForEach (one, b) {
 		const cJSON* mine = cJSON_GetObjectItemCaseSensitive(a, one->string);
-		if (!mine || !json_same(mine, one))
+		if (!mine || (values && !json_same(mine, one)))
 			return false;
 	}
 	return true;
@@ -122,7 +124,7 @@ bool json_same(const cJSON* a, const cJSON* b) {
 	if (cJSON_IsString(a))
 		return strcmp(a->valuestring, b->valuestring) == 0;
 	if (cJSON_IsObject(a))
-		return has_members_of(a, b) && has_members_of(b, a);
+		return has_members_of(b, a, false) && has_members_of(a, b, true);
 	if (!cJSON_IsArray(a))
 		return true;
 	const cJSON *x = a->child, *y = b->child;

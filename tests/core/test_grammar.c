@@ -1514,6 +1514,25 @@ static void test_forced(void** state) {
 	grammar_free(grammar);
 }
 
+/* Each level compared its members twice, so that forty levels took hours. */
+static void test_deep_values_that_are_alike(void** state) {
+	(void)state;
+	char text[1024] = "";
+	struct error e;
+	for (int i = 0; i < 60; i++)
+		strcat(text, "{\"a\": ");
+	strcat(text, "1");
+	for (int i = 0; i < 60; i++)
+		strcat(text, "}");
+	cJSON *one = json_parse(text, strlen(text), "a value", &e), *other = cJSON_Duplicate(one, true);
+	assert_true(json_same(one, other));
+	cJSON_AddNumberToObject(other->child->child, "b", 2);
+	assert_false(json_same(one, other));
+	assert_false(json_same(other, one));
+	cJSON_Delete(one);
+	cJSON_Delete(other);
+}
+
 /* Tables that fill up are started over; nothing that is allowed changes by it. */
 static void test_long_text(void** state) {
 	(void)state;
@@ -1915,6 +1934,7 @@ int main(void) {
 	    cmocka_unit_test(test_calls),
 	    cmocka_unit_test(test_tagged_calls),
 	    cmocka_unit_test(test_special_tokens),
+	    cmocka_unit_test(test_deep_values_that_are_alike),
 	    cmocka_unit_test(test_long_text),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

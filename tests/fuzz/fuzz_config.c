@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "core/model/config.h"
+#include "tests/fuzz/mutate_json.h"
 
 static void check(const struct config* c) {
 	const struct model_shape* m = &c->shape;
@@ -43,4 +44,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 		abort();
 	config_free(&config);
 	return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned seed) {
+	return mutate_json(data, size, most, 0, seed);
 }

@@ -4,6 +4,7 @@
 
 #include "core/grammar/grammar.h"
 #include "core/grammar/states.h"
+#include "tests/fuzz/mutate_json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
@@ -32,4 +33,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 	states_close(states);
 	grammar_free(grammar);
 	return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned seed) {
+	return mutate_json(data, size, most, 1, seed); /* the first says what the document is */
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "streams/mask_file.h"
+#include "tests/fuzz/mutate_json.h"
 
 static void write_and_read(const struct mask_list* list, enum mask_format format) {
 	struct error error;
@@ -37,4 +38,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 	}
 	mask_list_free(&list);
 	return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned seed) {
+	return mutate_json(data, size, most, 0, seed);
 }

@@ -5,6 +5,7 @@
 #include "streams/json_text.h"
 #include "streams/service/chat_translation.h"
 #include "streams/service/openai.h"
+#include "tests/fuzz/mutate_json.h"
 
 static void check(const struct api_request* q) {
 	const int prompts = q->chat ? 1 : q->n_prompts;
@@ -52,4 +53,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 		api_request_free(&q);
 	}
 	return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned seed) {
+	return mutate_json(data, size, most, 0, seed);
 }

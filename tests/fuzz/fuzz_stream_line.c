@@ -7,6 +7,7 @@
 #include "streams/json_text.h"
 #include "streams/jsonl.h"
 #include "streams/report.h"
+#include "tests/fuzz/mutate_json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -24,4 +25,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 	free(line);
 	instance_free(&instance);
 	return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned seed) {
+	return mutate_json(data, size, most, 0, seed);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/text/tokenizer.h"
+#include "tests/fuzz/mutate_json.h"
 
 static void use(const struct tokenizer* t) {
 	static const char text[] = "Hello, world 12 <s>\xff\n \xe4\xb8\xad foo";
@@ -39,4 +40,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 	tokenizer_free(t);
 	free(config);
 	return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned seed) {
+	return mutate_json(data, size, most, 0, seed);
 }

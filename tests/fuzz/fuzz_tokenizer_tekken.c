@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "core/text/tokenizer.h"
+#include "tests/fuzz/mutate_json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -21,4 +22,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 	token_list_free(&ids);
 	tokenizer_free(t);
 	return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned seed) {
+	return mutate_json(data, size, most, 0, seed);
 }
