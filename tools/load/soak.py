@@ -56,7 +56,7 @@ class Soak:
         request = urllib.request.Request(self.url + path, data=json.dumps(body).encode() if body else None)
         request.add_header("Authorization", "Bearer " + KEYS[key])
         request.add_header("Content-Type", "application/json")
-        with urllib.request.urlopen(request, timeout=300) as answer:
+        with urllib.request.urlopen(request, timeout=1800) as answer:
             return answer.read().decode()
 
     def count(self, what):
