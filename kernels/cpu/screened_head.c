@@ -7,6 +7,7 @@
 #include "kernels/cpu/coarse_row.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/matmul.h"
+#include "kernels/huge_pages.h"
 #include "kernels/interleaved.h"
 #include "kernels/noise.h"
 #include "kernels/sample.h"
@@ -147,7 +148,7 @@ void screened_open(struct cpu_backend* b) {
 	if (!can_serve(b))
 		return;
 	lay_out(b, c);
-	c->memory = aligned_alloc(64, c->bytes);
+	c->memory = alloc_huge_pages(c->bytes);
 	if (!c->memory)
 		return;
 	lay_out(b, c);
