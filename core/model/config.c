@@ -817,11 +817,12 @@ static bool read_one_rope(const struct source* s, const cJSON* parameters, int h
 	return !parameters || read_scaling(s, parameters, by_kind, r);
 }
 
-/* Returns an object with the fields of both; those of `over` win. Either may be NULL. The caller frees it. */
+/* Returns an object with the fields of both; those of `over` win. What is not an object has none. The caller
+ * frees it. */
 static cJSON* merged(const cJSON* under, const cJSON* over) {
-	cJSON* all = over ? cJSON_Duplicate(over, true) : cJSON_CreateObject();
-	const cJSON* one;
-	cJSON_ArrayForEach (one, under)
+	cJSON* all = cJSON_IsObject(over) ? cJSON_Duplicate(over, true) : cJSON_CreateObject();
+	const cJSON *fields = cJSON_IsObject(under) ? under : NULL, *one;
+	cJSON_ArrayForEach (one, fields)
 		if (!cJSON_GetObjectItemCaseSensitive(all, one->string))
 			cJSON_AddItemToObject(all, one->string, cJSON_Duplicate(one, true));
 	return all;
@@ -833,6 +834,12 @@ static bool read_ropes_by_kind(const struct source* s, const cJSON* parameters, 
                                float theta) {
 	struct model_shape* m = &s->config->shape;
 	const struct family* f = s->config->family;
+	static const char* const kinds[] = {"full_attention", "sliding_attention"};
+	for (int i = 0; i < 2; i++) {
+		const cJSON* const one = json_field(parameters, kinds[i]);
+		if (one && !cJSON_IsObject(one) && !cJSON_IsNull(one))
+			return fail(s, "rope_parameters.%s is not an object", kinds[i]);
+	}
 	float sliding_theta = f->sliding_theta;
 	if (f->sliding_theta_field && !read_float(s, f->sliding_theta_field, 1.001, 1e12, &sliding_theta))
 		return false;

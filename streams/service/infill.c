@@ -129,6 +129,9 @@ static bool read_ends(struct translation* t) {
 	if (!good)
 		return api_refuse(t->error, "response_fields", "invalid_type",
 		                  "'response_fields' must be a list of strings, such as \"timings/prompt_n\".");
+	if (cJSON_GetArraySize(shown) > API_MAX_SHOWN) /* each may copy the whole answer */
+		return api_refuse(t->error, "response_fields", "invalid_value",
+		                  "'response_fields' holds more than %d strings.", API_MAX_SHOWN);
 	if (!json_field(t->from, "n_predict"))
 		text_put(translate_member(t, "max_tokens"), "-1");
 	return take_ends(t->from, &checked, t->error);

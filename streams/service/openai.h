@@ -17,6 +17,7 @@ enum {
 	API_MAX_N = 128,
 	API_MAX_TASK = 127,
 	API_MAX_TOP = 20,
+	API_MAX_SHOWN = 64, /* paths of response_fields */
 	API_MAX_BIASES = API_MAX_NUMBERS,
 	API_MAX_GUIDED = 1 << 16 /* strings of guided_choice */
 };

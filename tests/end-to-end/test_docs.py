@@ -24,7 +24,7 @@ def text_of(page):
 
 # The constants of the service's second table of limits, row by row; and those of fields whose message names the field's range.
 LIMITS = ["JSON_DEPTH", "API_MAX_VALUES", "API_MAX_KEYS", "API_MAX_NUMBERS", "CHAT_MAX_MESSAGES", "API_MAX_CHOICES", "API_MAX_CHOICES",
-          "API_MAX_STOPS", "API_MAX_STOP_BYTES", "API_MAX_BIASES", "API_MAX_GUIDED", "MAX_NAMED", "READER_REPEAT", "MAX_SCHEMA_BYTES",
+          "API_MAX_STOPS", "API_MAX_STOP_BYTES", "API_MAX_SHOWN", "API_MAX_BIASES", "API_MAX_GUIDED", "MAX_NAMED", "READER_REPEAT", "MAX_SCHEMA_BYTES",
           "MAX_SCHEMA_DEPTH", "MAX_SCHEMAS", "MAX_PROPERTIES", "MAX_ITEMS", "MAX_SCHEMAS_EITHER"]
 OTHER_LIMITS = ["API_MAX_N", "API_MAX_TOP", "API_MAX_TASK"]
 

@@ -254,7 +254,7 @@ def editor_fields(s):
     shown = s.call("POST", "/completion", {**ask, "response_fields": ["content", "timings/predicted_n", "truncated", "nothing", "timings/x"]})[2]
     assert set(shown) == {"content", "timings/predicted_n", "truncated"}, shown
     assert s.call("POST", "/completion", {**ask, "response_fields": [""], "n_predict": 0})[2] == {}
-    for wrong in ({"response_fields": "content"}, {"response_fields": [1]}, {"n_indent": "x"}, {"t_max_predict_ms": 1e12}):
+    for wrong in ({"response_fields": "content"}, {"response_fields": [1]}, {"response_fields": ["content"] * 65}, {"n_indent": "x"}, {"t_max_predict_ms": 1e12}):
         status, _, answer = s.call("POST", "/completion", {**ask, **wrong})
         assert status == 400 and answer["error"]["param"] == list(wrong)[0], answer
     prepared = s.call("POST", "/v1/chat/completions", {"messages": ASK, "n_predict": 0, "samplers": []})[2]
