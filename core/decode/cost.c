@@ -17,11 +17,11 @@ static const double first_slope = 0.02;
  * plain steps: after some passes without one v is measured by the known speed again. */
 enum { FRESH = 3, LAPSED = 128, KNOWN = 12, FEW = 3 };
 static const double FOLLOWS = 0.15;
-/* Full passes for which a measurement counts at first. A late one confirms it if it reaches this share of it,
- * and the next trial is four times as far away. Draft steps are tried again much sooner, because those that
- * look too dear are not made, so nothing corrects their cost: a busy tenth of a second doubled it, and Qwen
- * 1.5B made no draft step in the next 800 tokens. */
-enum { TRUST = 256, DRAFT_TRUST = 32, LONGEST_TRUST = 1 << 16 };
+/* Full passes for which a measurement of some rows, or a ratio, counts at first. A late one confirms it if it
+ * reaches this share of it, and the next trial is four times as far away. Ratios are tried again much sooner,
+ * because draft steps that look too dear are not made, so nothing corrects their cost: it once rose from .49
+ * to .91 within an answer, and Qwen 1.5B made no draft step in the next 800 tokens. */
+enum { TRUST = 256, RATIO_TRUST = 32, LONGEST_TRUST = 1 << 16 };
 static const double SAME_AGAIN = 0.8;
 /* If attention takes less than about a tenth of a pass, its time does not show its cost: threads spend most
  * of it waiting for each other. */
@@ -52,7 +52,7 @@ static bool is_stale(const struct cost_model* cost, const struct recent* r) {
 	return cost->passes - r->last > r->trust;
 }
 
-static int first_trust(const struct recent* r) { return r->rows > 0 ? TRUST : DRAFT_TRUST; }
+static int first_trust(const struct recent* r) { return r->rows > 0 ? TRUST : RATIO_TRUST; }
 
 /* One sample counts for at most twice the mean, because a machine that paused is not a slow kernel. Of the
  * first few the least counts: a first pass is often slow. */

@@ -204,11 +204,11 @@ static bool find_route(struct http_call* c) {
 	}
 	if (!allowed[0])
 		return !not_built(c) &&
-		       api_fail(
-		           &c->error, 404, "not_found",
-		           "%s %.200s is not a path of this server; it answers /v1/chat/completions, /v1/completions, "
-		           "/v1/responses, /v1/messages, /v1/embeddings, /v1/models and /api/chat.",
-		           c->method, c->path);
+		       api_fail(&c->error, 404, "not_found",
+		                "%s %.200s is not a path of this server; it answers /v1/chat/completions, "
+		                "/v1/completions, /v1/responses, /v1/messages, /v1/embeddings, /v1/models and "
+		                "/api/chat.",
+		                c->method, c->path);
 	api_fail(&c->error, 405, "method_not_allowed", "This path does not take the method %.20s. It takes %s.",
 	         c->method, allowed);
 	snprintf(c->error.param, sizeof c->error.param, "%s", allowed);
