@@ -79,7 +79,7 @@ struct draft_weights_options {
 	 * passes, and not made if they do not fit or would not pay */
 	int bits;
 	/* Share of them that a draft step reads, where they are stored by input channel (on a CPU), in (0, 1]; 0:
-	 * .43, from where a search goes on. */
+	 * DRAFT_READ, from where a search goes on. */
 	double read;
 	bool wait;     /* these, too, are made while the engine opens */
 	double memory; /* bytes that they may take; 0: a quarter of the memory that is available */

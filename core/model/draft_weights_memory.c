@@ -72,10 +72,10 @@ static double stored_by_channel(const struct column_weights* columns) {
 
 /* True when the plan leaves so small a share of the blocks' bytes that drafting can pay. */
 static bool is_worth_it(const struct draft_weights* draft) {
-	static const double MOST_SHARE = 0.6, READ_BY_CHANNEL = 0.43;
+	static const double MOST_SHARE = 0.6;
 	const double stored = sub_layer_bytes(draft->stored);
 	if (draft->format.columns) {
-		const double read = READ_BY_CHANNEL * (double)draft->columns.bytes;
+		const double read = DRAFT_READ * (double)draft->columns.bytes;
 		return stored - stored_by_channel(&draft->columns) + read <= MOST_SHARE * stored;
 	}
 	double copied = 0, of = 0;

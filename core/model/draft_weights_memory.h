@@ -7,6 +7,10 @@
 #include "core/model/model.h"
 #include "kernels/draft_weights.h"
 
+/* The share of draft weights by input channel that a draft step reads unless another is asked for
+ * (docs/lessons.md). */
+static const double DRAFT_READ = 0.43;
+
 struct draft_weights_memory {
 	struct draft_weights table; /* placed; bytes 0: the weights are already as small */
 	void* data; /* its bytes, filled by draft_weights_make or by slices (kernels/draft_weights.h) */
