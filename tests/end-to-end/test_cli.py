@@ -5,8 +5,12 @@ import os
 import pty
 import re
 import resource
+import select
 import shutil
+import signal
 import subprocess
+import termios
+import time
 
 from support import DEMO, FIELDS, PROMPT, SANITIZED, SECONDS, SOURCE, SWIFTLET, EndToEnd, main, read_lines, run, write_lines
 
@@ -408,6 +412,52 @@ class Chat(EndToEnd):
                 break
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
         return out.decode(errors="replace")
+
+    def test_an_answer_is_not_mixed_with_what_is_typed(self):
+        """A text typed ahead waits for the next prompt, Ctrl-C leaves no ^C; keys are shown again, also after a second signal."""
+        saved = self.path("saved.json")
+        env = {**os.environ, "XDG_STATE_HOME": self.path("state"), "TERM": "xterm", "LANG": "C.UTF-8"}
+        child, terminal = pty.fork()
+        if child == 0:
+            os.execve(SWIFTLET, [SWIFTLET, "chat", "-n", "1000", "--method", "vanilla"], env)
+        editing, edited = b"\033[?2004h", b"\033[?2004l"
+        out = b""
+
+        def flags():
+            return termios.tcgetattr(terminal)[3] & (termios.ECHO | termios.ICANON | termios.ISIG)
+
+        def ask(text, key):
+            """Types the text at the prompt, and the key while the answer is printed; what was printed before the next prompt."""
+            nonlocal out
+            while editing not in out:
+                out += os.read(terminal, 65536)
+            out = b""
+            os.write(terminal, text + b"\r")
+            while flags() != termios.ICANON | termios.ISIG:  # no echo: the answer is being printed
+                self.assertNotIn(editing, out.partition(edited)[2])
+                if select.select([terminal], [], [], .001)[0]:
+                    out += os.read(terminal, 65536)
+            os.write(terminal, key)
+            while key and editing not in out.partition(edited)[2]:
+                out += os.read(terminal, 65536)
+            out = out.partition(edited)[2]
+            return out.partition(editing)[0]
+
+        self.assertNotIn(b"ahead", ask(b"Once upon a time", b"typed ahead"))
+        self.assertNotIn(b"^C", ask(b"", b"\003"))  # sends what was typed ahead
+        os.write(terminal, b"/save %s\r" % saved.encode())
+        out = b""
+        while b" written " not in out:
+            out += os.read(terminal, 65536)
+        self.assertEqual(self.said(saved), ["Once upon a time", "typed ahead"])
+        ask(b"Once more", b"")
+        os.kill(child, signal.SIGSTOP)  # so that both signals come at once
+        os.kill(child, signal.SIGTERM)
+        os.kill(child, signal.SIGINT)
+        os.kill(child, signal.SIGCONT)
+        self.assertIn(-os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), (signal.SIGTERM, signal.SIGINT))
+        self.assertTrue(flags() & termios.ECHO)
+        os.close(terminal)
 
     def said(self, path):
         with open(path, encoding="utf-8") as file:

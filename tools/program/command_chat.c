@@ -47,7 +47,10 @@ bool chat_answer(struct chat* chat, struct error* error) {
 		g->show = stdout;
 		g->watch = chat->runtime.watch;
 		interrupt_watch();
+		if (chat->terminal)
+			terminal_hide_keys(true);
 		good = completion_run(g, chat->runtime.session, &request, error);
+		terminal_hide_keys(false);
 	}
 	token_list_free(&prompt);
 	if (!good)

@@ -4,18 +4,27 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 
-/* A signal handler can only set a global variable. */
-static volatile sig_atomic_t noted;
+/* A signal handler can only reach global variables. */
+static volatile sig_atomic_t noted, hidden;
+static struct termios usual; /* the terminal's settings while `hidden` */
 
-static void note_signal(int number) { noted = number; }
+static void note_signal(int number) {
+	if (noted) {
+		terminal_hide_keys(false);
+		signal(number, SIG_DFL);
+		raise(number);
+	}
+	noted = number;
+}
 
 void interrupt_watch(void) {
 	struct sigaction action;
 	memset(&action, 0, sizeof action);
 	action.sa_handler = note_signal;
-	action.sa_flags = (int)SA_RESETHAND | SA_RESTART;
+	action.sa_flags = SA_RESTART;
 	sigemptyset(&action.sa_mask);
 	noted = 0;
 	sigaction(SIGINT, &action, NULL);
@@ -36,12 +45,26 @@ bool interrupted(void) { return noted != 0; }
 
 bool terminated(void) { return noted == SIGTERM; }
 
+void terminal_hide_keys(bool hide) {
+	struct termios silent;
+	if (hide && !hidden && tcgetattr(STDIN_FILENO, &usual) == 0) {
+		silent = usual;
+		silent.c_lflag &= ~(tcflag_t)ECHO;
+		hidden = true;
+		tcsetattr(STDIN_FILENO, TCSANOW, &silent);
+	} else if (!hide && hidden) {
+		tcsetattr(STDIN_FILENO, TCSANOW, &usual);
+		hidden = false;
+	}
+}
+
 /* ---- files that are lost ---------------------------------------------------------------------- */
 
 static char lost[640];
 
 static void end_with_sentence(int number, siginfo_t* info, void* context) {
 	(void)context;
+	terminal_hide_keys(false);
 	if (info->si_code == BUS_ADRERR) {
 		(void)!write(STDERR_FILENO, lost, strlen(lost));
 		_exit(1);

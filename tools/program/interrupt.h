@@ -13,6 +13,10 @@ bool terminated(void);
  * between a call with true and one with false. */
 void interrupt_input(bool waits);
 
+/* While keys are hidden, the terminal on standard input shows neither ^C nor a text that is typed ahead. That
+ * text waits for the next read. A second signal, which ends the program, shows them again first. */
+void terminal_hide_keys(bool hide);
+
 /* If a mapped file shrinks or its disk fails, the program ends with status 1 and a message that names the
  * model. */
 void interrupt_report_lost_file(const char* model);
