@@ -146,6 +146,12 @@ def a_conversation(s):
     try:
         start(b, s)
         b.picture("page-empty-1280.png")
+        b.js("telling = 1e9")
+        ask(b, "Once", 8)
+        said = b.js("return document.querySelector('.theirs .notes').textContent + document.getElementById('faster').textContent")
+        assert "8 tokens" in said and "times as fast" not in said, said
+        click(b, "new")
+        b.js("telling = 0")
         ask(b, "Tom has 3 apples and buys 4 more. How many apples has he now?")
         first = answers(b)[0]
         want = s.chat([{"role": "user", "content": "Tom has 3 apples and buys 4 more. How many apples has he now?"}], 48)
@@ -175,11 +181,11 @@ def a_conversation(s):
         assert answers(b)[0] == s.chat([{"role": "system", "content": "Count."}, {"role": "user", "content": "1, 2, 3"}], 8)
         b.open(s.url + "/")
         titles = wait_for("the history", lambda: b.js("return [...document.querySelectorAll('#conversations li button:first-child')].map(x => x.textContent)"))
-        assert len(titles) == 2 and titles[0] == "1, 2, 3" and titles[1].startswith("Tom has 3"), titles
+        assert len(titles) == 3 and titles[0] == "1, 2, 3" and titles[1].startswith("Tom has 3"), titles
         b.js("document.querySelectorAll('#conversations li button')[2].click()")
         assert answers(b)[0] == first and b.js("return document.querySelectorAll('.theirs .d').length") > 0
         b.js("document.querySelector('#conversations li.now button[aria-label]').click()")
-        assert b.js("return document.querySelectorAll('#conversations li').length") == 1
+        assert b.js("return document.querySelectorAll('#conversations li').length") == 2
         # stopped as soon as it generates; who asks from outside may come when all is over
         b.js("""new MutationObserver(() => { if (document.getElementById('status').textContent === 'generating…')
                 document.getElementById('stop').click(); }).observe(document.getElementById('status'), {childList: true});
@@ -261,6 +267,7 @@ def moves_during_a_stream(s):
     threads = [threading.Thread(target=traffic, args=(s, over)) for _ in range(2)]
     try:
         start(b, s)
+        b.js("telling = 0")
         click(b, "tab-engine")
         wait_for("the map", lambda: b.js("return document.querySelectorAll('#map td').length"))
         before = b.js(SNAPSHOT)
