@@ -37,10 +37,13 @@ class Browser:
             self.driver.wait()
             raise
         # a window has a least width; what the page sees does not
-        self.ask("POST", "/goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": {
-            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}})
+        self.size(width, height)
         self.ask("POST", "/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": {"features": [
             {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]}})
+
+    def size(self, width, height):
+        self.ask("POST", "/goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": {
+            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}})
 
     def begin(self, wanted, trials=5):
         """The session's name. The driver gives the browser a minute to start, which a busy machine may need for something else."""
@@ -73,10 +76,12 @@ class Browser:
     def picture(self, name):
         if not PICTURES:
             return
-        height = self.js("return document.documentElement.scrollHeight")
-        width = self.js("return innerWidth")
-        shot = self.ask("POST", "/goog/cdp/execute", {"cmd": "Page.captureScreenshot", "params": {
-            "captureBeyondViewport": True, "clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}}})
+        width, height = self.js("return [innerWidth, innerHeight]")
+        tab = self.js("return [...document.querySelectorAll('.panel')].find(p => !p.hidden).scrollHeight - document.querySelector('main').clientHeight")
+        self.size(width, height + tab)  # a panel scrolls by itself
+        time.sleep(0.5)
+        shot = self.ask("POST", "/goog/cdp/execute", {"cmd": "Page.captureScreenshot", "params": {}})
+        self.size(width, height)
         with open(os.path.join(PICTURES, name), "wb") as f:
             f.write(base64.b64decode(shot["data"]))
 
@@ -303,6 +308,7 @@ def on_a_phone_by_keyboard(s):
         for tab in ("chat", "engine", "service"):
             click(b, "tab-" + tab)
             assert b.js("return document.documentElement.scrollWidth") <= 400, "no sideways scrolling at 400 px: " + tab
+            assert b.js("return document.documentElement.scrollHeight <= innerHeight"), "a panel scrolls, the page does not: " + tab
             assert b.js("return [...document.querySelectorAll('[role=tabpanel]')].filter(x => !x.hidden).map(x => x.id)") == [tab]
             b.picture("page-%s-dark-400.png" % tab)
         assert b.js("return document.querySelector('header').getBoundingClientRect().height") < 90, "a header of two lines"
