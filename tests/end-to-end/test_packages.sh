@@ -1,6 +1,6 @@
 #!/bin/bash
-# A wheel, a tarball and a Debian package of this build hold all that they need: the wheel is installed, used and removed,
-# in an environment of its own; the others are unpacked and used from there.
+# A wheel, a tarball and a Debian package of this build hold all that they need: each is installed into an empty place, asked,
+# serves, and is removed.
 set -eu
 skip() { echo "skipped: $*"; exit 77; }
 build=$(dirname "$SWIFTLET")
@@ -79,18 +79,44 @@ kept=$("$place/venv/bin/python" "$place/drop.py")
 
 cmake --install "$build" --prefix "$place/probe" > "$place/log" 2>&1 ||
 	skip "the wheel is good; the build is not whole, so there is no other package: $(grep 'cannot find' "$place/log" | head -1)"
+# A service of the package answers, and ends when it is told to.
+serves() { # PROGRAM
+	local server url=
+	"$1" serve builtin --port 0 --no-store > "$place/served" 2>&1 &
+	server=$!
+	for _ in $(seq 300); do
+		url=$(sed -n 's/.* at \(http:[^ ]*\).*/\1/p' "$place/served")
+		[ -z "$url" ] || break
+		sleep .1
+	done
+	python3 - "$url" << 'END' || { cat "$place/served"; kill "$server"; exit 1; }
+import json, sys, urllib.request
+ask = urllib.request.Request(sys.argv[1] + "v1/completions", json.dumps({"prompt": "Once upon a time", "max_tokens": 8}).encode())
+assert json.load(urllib.request.urlopen(ask))["usage"]["completion_tokens"] == 8
+assert b"<title>swiftlet" in urllib.request.urlopen(sys.argv[1]).read()
+END
+	kill "$server"
+	wait "$server"
+}
 tarball=$(tools/package tarball "$place/out" "$build")
 tar -xzf "$tarball" -C "$place"
 [ "$("$place"/swiftlet-*/bin/swiftlet run -p 'Once upon a time' -n 8 --no-store 2> /dev/null)" = "$want" ]
 brings_its_libraries "$place"/swiftlet-*/bin/swiftlet
 brings_its_libraries "$place"/swiftlet-*/lib/libswiftlet.so
+serves "$(echo "$place"/swiftlet-*/bin/swiftlet)"
 command -v dpkg-shlibdeps > /dev/null || skip "the wheel and the tarball are good; dpkg-shlibdeps is missing"
 package=$(tools/package deb "$place/out" "$build")
 dpkg-deb --field "$package" Depends | grep -q libmicrohttpd
-dpkg-deb -x "$package" "$place/root"
+mkdir -p "$place/root" "$place/dpkg/updates" "$place/dpkg/info" "$place/dpkg/triggers"
+touch "$place/dpkg/status"
+in_root() { dpkg --admindir="$place/dpkg" --instdir="$place/root" --force-not-root --force-depends --log=/dev/null "$@" > "$place/log" 2>&1; }
+in_root --install "$package" || { cat "$place/log"; exit 1; }
 [ "$("$place/root/usr/bin/swiftlet" run -p 'Once upon a time' -n 8 --no-store 2> /dev/null)" = "$want" ]
 for wanted in lib/systemd/system/swiftlet.service share/man/man1/swiftlet.1.gz share/doc/swiftlet/copyright include/swiftlet.h; do
 	[ -s "$place/root/usr/$wanted" ] || { echo "missing: $wanted"; exit 1; }
 done
 grep -q '^ExecStart=/usr/bin/swiftlet serve' "$place/root/usr/lib/systemd/system/swiftlet.service"
+serves "$place/root/usr/bin/swiftlet"
+in_root --remove swiftlet
+[ -z "$(find "$place/root" -name '*swiftlet*')" ]
 echo "a wheel of $(du -m "$wheel" | cut -f1) MiB, a tarball of $(du -m "$tarball" | cut -f1) MiB and a Debian package of $(du -m "$package" | cut -f1) MiB work"
