@@ -4,23 +4,24 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/program/help.h"
 #include "tools/program/ranks.h"
 
 static const struct {
 	const char* name;
 	int (*run)(int argc, char** argv);
-	const char* about; /* lines after the first are indented by hand */
+	const char* about;
 } part[] = {
     {"real", bench_real_main,
-     "what a user gets: the default settings against plain decoding, on real models and\n"
-     "            prompts, and each drafter left out"},
+     "what a user gets: the default settings against plain decoding, on real models and "
+     "prompts, and each drafter left out"},
     {"decode", bench_decode_main,
-     "plain decoding: tokens a second, and the share of the memory's bandwidth; --rows:\n"
-     "            the cost of a pass of more rows"},
+     "plain decoding: tokens a second, and the share of the memory's bandwidth; --rows: "
+     "the cost of a pass of more rows"},
     {"methods", bench_methods_main, "every method on the same prompts"},
     {"swift", bench_swift_main,
-     "SWIFT as a whole: seconds until the search ends, the speed-up with its mask, the\n"
-     "            loss of a cold start, and quantized draft weights"},
+     "SWIFT as a whole: seconds until the search ends, the speed-up with its mask, the "
+     "loss of a cold start, and quantized draft weights"},
     {"replay", bench_replay_main, "what drafting would bring at stated costs of passes"},
     {"search", bench_search_main, "what searching for levels brings, beside the levels that it starts from"},
     {"levels", bench_levels_main,
@@ -39,8 +40,11 @@ static int print_help(void) {
 	fputs("usage: swiftlet bench PART [-m MODEL] [--json] [options]\n\n"
 	      "Measures on this machine. `swiftlet bench PART --help` explains a part.\n\n",
 	      stdout);
-	for (int i = 0; i < PARTS; i++)
-		printf("  %-10s %s\n", part[i].name, part[i].about);
+	for (int i = 0; i < PARTS; i++) {
+		printf("  %-10s ", part[i].name);
+		help_words(part[i].about, 13, 13);
+		putchar('\n');
+	}
 	puts("\nSynthetic models (synth:SHAPE) measure the speed of shapes that are not at hand:\n"
 	     "  swiftlet bench real smollm2-135m -i prompts.jsonl\n"
 	     "  swiftlet bench decode -m synth:tinyllama-1.1b,dtype=f16\n"

@@ -285,7 +285,7 @@ int bench_decode_main(int argc, char** argv) {
 	};
 	struct command_line line = {
 	    .name = "bench decode",
-	    .usage = "MODEL [--context N] [--rows|--where] [--json] [options]",
+	    .usage = "MODEL [--context N] [--rows|--where] [options]",
 	    .about =
 	        "Measures plain decoding, one row a pass, in turns with the memory's bandwidth (reads on a CPU,\n"
 	        "a copy on a GPU). Prints medians of five. --context is the number of tokens in the KV cache\n"

@@ -259,7 +259,7 @@ int bench_levels_main(int argc, char** argv) {
 	};
 	struct command_line line = {
 	    .name = "bench levels",
-	    .usage = "MODEL [-i FILE] [-n N] [--kept A,B,C,D] [--where] [--json] [options]",
+	    .usage = "MODEL [-i FILE] [--kept A,B,C,D] [options]",
 	    .about =
 	        "Measures draft steps that leave out input channels, by the share of the draft weights they "
 	        "read: how\n"

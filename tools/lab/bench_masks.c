@@ -175,7 +175,7 @@ int bench_masks_main(int argc, char** argv) {
 	    FLAG("literal-schemas", "allow what a schema leaves open, as swiftlet serve has it", &literal),
 	    FLAG("json", "print one JSON object instead of a table", &json)};
 	struct command_line line = {.name = "bench masks",
-	                            .usage = "[-m MODEL] -i FILE [--answers FILE] [--literal-schemas] [--json]",
+	                            .usage = "[-m MODEL] -i FILE [--answers FILE] [options]",
 	                            .about =
 	                                "Compiles schemas and times the masks of texts that keep or break them.",
 	                            OPTIONS(option),

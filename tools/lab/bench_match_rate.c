@@ -204,7 +204,7 @@ int bench_match_rate_main(int argc, char** argv) {
 	};
 	struct command_line line = {
 	    .name = "bench match-rate",
-	    .usage = "MODEL [-i FILE] [--heads FILE] [--json] [options]",
+	    .usage = "MODEL [-i FILE] [--heads FILE] [options]",
 	    .about =
 	        "Measures how often the whole model's token is among the k likeliest at an early exit, by "
 	        "block,\n"

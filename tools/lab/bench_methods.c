@@ -155,7 +155,7 @@ int bench_methods_main(int argc, char** argv) {
 	};
 	struct command_line line = {
 	    .name = "bench methods",
-	    .usage = "MODEL [-i FILE] [--methods LIST] [--json] [options]",
+	    .usage = "MODEL [-i FILE] [--methods LIST] [options]",
 	    .about =
 	        "Runs every method on the same model, prompts and kernels; the methods take turns prompt by\n"
 	        "prompt. Columns:\n"
@@ -168,7 +168,7 @@ int bench_methods_main(int argc, char** argv) {
 	        "  differing         tokens that are not plain decoding's; rejection sampling, which is "
 	        "lossless\n"
 	        "                    in distribution, has some",
-	    .examples = "  swiftlet bench methods -i prompts.jsonl --methods layerskip,adaspeed --exit-block 6",
+	    .examples = "  swiftlet bench methods -i in.jsonl --methods layerskip,adaspeed --exit-block 6",
 	    OPTIONS(option),
 	};
 	return bench_part_main(&b.part, &line, argc, argv);

@@ -201,7 +201,7 @@ int bench_pages_main(int argc, char** argv) {
 	};
 	struct command_line line = {
 	    .name = "bench pages",
-	    .usage = "MODEL [-i FILE] [-n N] [--json] [options]",
+	    .usage = "MODEL [-i FILE] [-n N] [options]",
 	    .about = "Measures draft steps whose attention reads few pages of a long text, by how many and how\n"
 	             "often they are listed: how often one predicts the whole model's next token (alpha, of one\n"
 	             "step) and what it costs (c).",

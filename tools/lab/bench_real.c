@@ -152,7 +152,7 @@ int bench_real_main(int argc, char** argv) {
 	};
 	struct command_line line = {
 	    .name = "bench real",
-	    .usage = "MODEL... [-i FILE.jsonl] [-n N] [--json] [options]",
+	    .usage = "MODEL... [-i FILE.jsonl] [-n N] [options]",
 	    .about =
 	        "Measures what a user gets. Every prompt is answered plainly, with the defaults, and with the\n"
 	        "defaults less each drafter, in turns, in one process, with nothing learned before. Decoding\n"

@@ -373,7 +373,7 @@ int bench_replay_main(int argc, char** argv) {
 	};
 	struct command_line line = {
 	    .name = "bench replay",
-	    .usage = "MODEL [-i FILE] [--costs LIST] [--drafters LIST] [--json] [options]",
+	    .usage = "MODEL [-i FILE] [--costs LIST] [options]",
 	    .about =
 	        "Decodes a stream of prompts, greedy, and counts what drafting would bring if a pass of n rows\n"
 	        "cost v(n) plain steps and a draft pass c: tokens and rows a pass, the speed-up, and by drafter\n"

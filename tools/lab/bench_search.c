@@ -374,7 +374,7 @@ int bench_search_main(int argc, char** argv) {
 	};
 	struct command_line line = {
 	    .name = "bench search",
-	    .usage = "MODEL [-i FILE] [--reads LIST] [--evaluations N] [--json] [options]",
+	    .usage = "MODEL [-i FILE] [--evaluations N] [options]",
 	    .about = "Measures what searching for levels brings: the share of single draft steps that are right\n"
 	             "(alpha), on answers that were not searched on, by the share of the draft weights that is\n"
 	             "read; from the start, and after 10, 25 and 100 evaluations of random proposals, of a\n"

@@ -299,7 +299,7 @@ int bench_swift_main(int argc, char** argv) {
 	};
 	struct command_line line = {
 	    .name = "bench swift",
-	    .usage = "MODEL [--parts abcd] [--json] [options]",
+	    .usage = "MODEL [--parts abcd] [options]",
 	    .about = "Measures SWIFT on one model, greedy, in parts a to d, which --help-all\n"
 	             "explains: search, speed with its mask, loss of a cold start, quantized draft weights.",
 	    .details =

@@ -466,7 +466,7 @@ int command_masks(int argc, char** argv) {
 	    .examples = "  swiftlet masks list\n"
 	                "  swiftlet masks show code.mask.json\n"
 	                "  swiftlet masks export code.mask.json --format skip_layers -o skip_layers.json\n"
-	                "  swiftlet masks import skip_layers.json --key llama-2-13b_cnndm -m llama-2-13b.gguf\n"
+	                "  swiftlet masks import layers.json --key llama-2-13b_cnndm -m llama-2-13b.gguf\n"
 	                "  swiftlet masks delete 17",
 	    OPTIONS(option),
 	    .max_words = 64,

@@ -102,32 +102,22 @@ int command_serve(int argc, char** argv) {
 	    TEXT("host", 0, "ADDRESS",
 	         "listen on this address (127.0.0.1); one that other machines reach\nneeds a key",
 	         &s.option.host),
-	    COUNT("port", 0, "N", "listen on this port; 0 takes a free one and prints it", &s.option.port, 0,
-	          65535),
-	    TEXT("api-key", 0, "KEY",
-	         "ask clients for this key; other users of this machine can see it\nin the list of "
-	         "processes",
-	         &s.option.key),
+	    COUNT("port", 0, "N", "listen on this port; 0 takes a free one", &s.option.port, 0, 65535),
+	    TEXT("api-key", 0, "KEY", "ask clients for this key; other users here can see it", &s.option.key),
 	    TEXT("api-key-file", 0, "FILE",
-	         "ask clients for one of the keys in this file, one a line; behind a\nkey may stand group=NAME "
-	         "(one "
-	         "tenant) and admin",
+	         "ask clients for a key of this file, one a line; group=NAME\n(one tenant) and admin may follow "
+	         "it",
 	         &s.option.key_file),
-	    LIST("alias", 0, "NAME", "a name of the model for clients; may be repeated (reports\nshow the first)",
-	         &s.alias),
-	    COUNT("sessions", 0, "N", "most requests at once (32; 4 if processes share the model)",
+	    LIST("alias", 0, "NAME", "a name of the model for clients; may be repeated", &s.alias),
+	    COUNT("sessions", 0, "N", "most requests at once (32; 4 over several processes)",
 	          &s.option.work.sessions, 1, 256),
 	    TEXT("store", 0, "FILE|URL",
 	         "keep what is learned in this file\n(~/.local/state/swiftlet/masks.db), or in\n"
 	         "postgresql://USER@HOST/DATABASE, which replicas share",
 	         &s.runtime.wish.store),
 	    FLAG("no-store", "keep nothing on disk", &s.runtime.wish.no_store),
-	    FLAG("log-requests", "write method, path, status and seconds to standard error",
-	         &s.option.log_requests),
-	    TEXT("config", 0, "FILE",
-	         "read options from a file, one a line, such as: port = 8081\n(the command line "
-	         "may set them anew)",
-	         &s.config),
+	    FLAG("log-requests", "log each request on standard error", &s.option.log_requests),
+	    TEXT("config", 0, "FILE", "read options from a file, one a line: port = 8081", &s.config),
 	    MODEL_OPTION(s.runtime.wish),
 	    MORE_OPTIONS,
 	    COUNT("queue", 0, "N", "most requests that wait; further ones get status 503", &s.option.work.queue,
@@ -197,11 +187,11 @@ int command_serve(int argc, char** argv) {
 	        "Fields of a request that cannot change the answer here are ignored. Unknown fields are "
 	        "ignored,\n"
 	        "too, and named in the header Swiftlet-Ignored-Fields (--strict-fields refuses them).",
-	    .examples =
-	        "  swiftlet serve smollm2-135m\n"
-	        "  swiftlet serve model.gguf --host 0.0.0.0 --api-key-file keys.txt\n"
-	        "  curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
-	        "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'",
+	    .examples = "  swiftlet serve smollm2-135m\n"
+	                "  swiftlet serve model.gguf --host 0.0.0.0 --api-key-file keys.txt\n"
+	                "  curl http://127.0.0.1:8080/v1/chat/completions \\\n"
+	                "    -H 'Content-Type: application/json' \\\n"
+	                "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'",
 	    OPTIONS(option),
 	    .session = &s.runtime.options,
 	    .without = "Sampling",

@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { COLUMN = 30, LONGEST_VALUE = 30 };
+/* --help keeps to the width of a usual terminal; --help-all, which is searched, has its lines as they are
+ * written. */
+enum { WIDTH = 80, COLUMN = 26, COLUMN_OF_ALL = 30, LONGEST_VALUE = 30 };
 
 /* The words of figures and options. */
 static const char terms[] =
@@ -27,25 +29,44 @@ void help_keep_defaults(struct command_line* line) {
 	}
 }
 
-/* Prints one option: the left column, its text with further lines indented, its default. */
+void help_words(const char* text, int at, int column) {
+	while (*text) {
+		const int size = (int)strcspn(text, " \n");
+		if (at > column && at + 1 + size > WIDTH) {
+			printf("\n%*s", column, "");
+			at = column;
+		}
+		at += printf("%s%.*s", at > column ? " " : "", size, text);
+		text += size;
+		if (strncmp(text, "\n\n", 2) == 0) {
+			printf("\n\n%*s", column, "");
+			at = column;
+		}
+		text += strspn(text, " \n");
+	}
+}
+
+/* Prints one option: the left column, its text and its default. */
 static void print_entry(char letter, const char* name, const char* value, const char* help,
                         const char* fallback, bool all) {
-	char left[160];
+	char left[160], text[1024];
 	const char letters[] = {'-', letter, ',', ' ', 0};
+	const int column = all ? COLUMN_OF_ALL : COLUMN;
 	if (value && !all && strlen(value) > LONGEST_VALUE)
 		value = "NAME";
 	snprintf(left, sizeof left, "%s--%s%s%s", letter ? letters : "", name, value ? " " : "",
 	         value ? value : "");
-	printf("  %-*s", COLUMN - 2, left);
-	if (strlen(left) > COLUMN - 3)
-		printf("\n%*s", COLUMN, "");
-	for (const char* at = help; *at; at++) {
+	printf("  %-*s", column - 2, left);
+	if ((int)strlen(left) > column - 3)
+		printf("\n%*s", column, "");
+	snprintf(text, sizeof text, fallback && *fallback ? "%s (%s)" : "%s", help, fallback);
+	if (!all)
+		help_words(text, column, column);
+	for (const char* at = text; all && *at; at++) {
 		putchar(*at);
 		if (*at == '\n')
-			printf("%*s", COLUMN, "");
+			printf("%*s", column, "");
 	}
-	if (fallback && *fallback)
-		printf(" (%s)", fallback);
 	putchar('\n');
 }
 
@@ -88,7 +109,9 @@ static bool has_more(const struct command_line* line) {
 }
 
 void help_print(const struct command_line* line, bool all) {
-	printf("usage: swiftlet %s %s\n\n%s\n", line->name, line->usage, line->about);
+	printf("usage: swiftlet %s %s\n\n", line->name, line->usage);
+	help_words(line->about, 0, 0);
+	putchar('\n');
 	if (line->examples)
 		printf("\nExamples\n%s\n", line->examples);
 	printf("\nOptions (defaults in parentheses)\n");

@@ -18,7 +18,7 @@ struct command {
 static const struct command command[] = {
     {"run", command_run, "answer one prompt"},
     {"chat", command_chat, "hold a conversation in the terminal"},
-    {"serve", command_serve, "serve the HTTP interfaces of OpenAI, Anthropic and Ollama, and a page"},
+    {"serve", command_serve, "serve the interfaces of OpenAI, Anthropic and Ollama, and a page"},
     {"pull", command_pull, "fetch a model by its name"},
     {"list", command_list, "list the models that have a name here"},
     {"stream", command_stream, "answer the prompts of a file, one JSON object a line"},
@@ -31,12 +31,12 @@ static const struct command command[] = {
 enum { COMMANDS = sizeof command / sizeof *command };
 
 static int print_help(void) {
-	puts(
-	    "usage: swiftlet COMMAND [options]\n\n"
-	    "Runs large language models, several tokens a pass, with exactly the text that ordinary decoding\n"
-	    "gives. It drafts tokens cheaply, from earlier text or from the model itself with quantized weights\n"
-	    "or with layers skipped, and verifies them with the full model.\n\n"
-	    "Commands");
+	puts("usage: swiftlet COMMAND [options]\n\n"
+	     "Runs large language models, several tokens a pass, with exactly the text that\n"
+	     "ordinary decoding gives. It drafts tokens cheaply, from earlier text or from\n"
+	     "the model itself with quantized weights or with layers skipped, and verifies\n"
+	     "them with the full model.\n\n"
+	     "Commands");
 	for (int i = 0; i < COMMANDS; i++)
 		printf("  %-9s %s\n", command[i].name, command[i].about);
 	puts("\nExamples\n"
@@ -44,8 +44,8 @@ static int print_help(void) {
 	     "  swiftlet run smollm2-135m \"Why is the sky blue?\"\n"
 	     "  swiftlet chat model.gguf\n"
 	     "  swiftlet serve model.gguf --port 8080\n\n"
-	     "A model is a GGUF file, a Hugging Face folder, or a name that `swiftlet list` prints.\n"
-	     "swiftlet COMMAND --help explains a command; swiftlet --version prints the version.");
+	     "A model is a GGUF file, a Hugging Face folder, or a name that `swiftlet list`\n"
+	     "prints. swiftlet COMMAND --help explains a command.");
 	return output_written(STATUS_DONE);
 }
 
