@@ -86,8 +86,8 @@ static bool set_preset(struct swiftlet_options* options, const char* value, stru
 const struct option option_table[] = {
     HEADING_ROW("Engine"),
     {"backend", 0, true, TAKES_NAME, AT(engine.backend), 0, 0, "auto cpu cuda", NULL,
-     "where the model runs; auto takes a GPU if there is one", "auto", NULL},
-    {"threads", 0, true, TAKES_INTEGER, AT(engine.threads), 0, 1024, NULL, "N",
+     "where the model runs; auto prefers a GPU", "auto", NULL},
+    {"threads", 't', true, TAKES_INTEGER, AT(engine.threads), 0, 1024, NULL, "N",
      "CPU threads; 0 takes one for each CPU that the process may use", "0", NULL},
     {"context", 'c', true, TAKES_INTEGER, AT(cache.context), 2, 1 << 24, "auto=0", "N",
      "size of the KV cache in tokens (the model's limit, or what half of\nthe free memory holds; on a GPU at "

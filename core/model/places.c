@@ -236,9 +236,22 @@ struct near_name {
 	char found[PLACE_NAME];
 };
 
+/* Small letters and digits alone: what is remembered of a name. */
+static void plain_letters(const char* name, char out[PLACE_NAME]) {
+	const size_t size = ends_with(name, ".gguf") ? strlen(name) - 5 : strlen(name);
+	int n = 0;
+	for (size_t i = 0; i < size && n < PLACE_NAME - 1; i++)
+		if (isalnum((unsigned char)name[i]))
+			out[n++] = (char)tolower((unsigned char)name[i]);
+	out[n] = 0;
+}
+
 static void see_whether_near(void* user, const struct model_place* place) {
 	struct near_name* near = user;
-	if (!near->found[0] && strcasestr(place->name, near->wanted))
+	char name[PLACE_NAME], wanted[PLACE_NAME];
+	plain_letters(place->name, name);
+	plain_letters(near->wanted, wanted);
+	if (!near->found[0] && wanted[0] && strstr(name, wanted))
 		snprintf(near->found, sizeof near->found, "%s", place->name);
 }
 

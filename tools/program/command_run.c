@@ -173,7 +173,7 @@ static bool wants_template(const struct run_command* run, size_t prompt_size) {
 /* Reads MODEL and PROMPT from the words; -m may give the model. False with the message printed. */
 static bool read_words(struct run_command* run, const struct command_line* line) {
 	const int first = run->runtime.wish.model ? 0 : 1;
-	if (first == 1 && line->n_words == 1 && strchr(line->word[0], ' ') && access(line->word[0], F_OK) != 0 &&
+	if (first == 1 && line->n_words > 0 && strchr(line->word[0], ' ') && access(line->word[0], F_OK) != 0 &&
 	    strncmp(line->word[0], "synth:", 6) != 0) {
 		complain(STATUS_USAGE, "run: there is no model \"%s\": swiftlet run MODEL \"PROMPT\"", line->word[0]);
 		return false;

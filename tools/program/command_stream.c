@@ -30,7 +30,7 @@ struct stream {
 	long served, failed;
 	char why[300];                   /* the first line that failed, and why */
 	struct swiftlet_figures drafted; /* of all, by source; nothing else */
-	bool out_failed;
+	int out_failed;                  /* why the output could not be written, an errno; 0: it was */
 	double shown_at;
 };
 
@@ -74,7 +74,7 @@ static void show_progress(void* user) {
 static void put_line(struct stream* s, char* text) {
 	progress_end();
 	if (!text || fputs(text, s->out) < 0 || fputc('\n', s->out) < 0 || fflush(s->out) != 0)
-		s->out_failed = true;
+		s->out_failed = errno;
 	free(text);
 }
 
@@ -113,7 +113,7 @@ static void serve_instance(struct stream* s, const struct instance* instance, st
 		s->drafted.source[i].predicted += g->figures.source[i].predicted;
 	}
 	if (!summary_add(&s->summary, instance->task, &g->figures))
-		s->out_failed = true;
+		s->out_failed = ENOMEM;
 }
 
 /* ---- the end -------------------------------------------------------------------------------- */
@@ -146,8 +146,9 @@ static bool write_summary(const struct stream* s) {
 
 static int finish_stream(struct stream* s) {
 	progress_end();
-	bool good = !s->out_failed || complain(false, "%s could not be written: %s",
-	                                       s->output ? s->output : "standard output", strerror(errno));
+	bool good =
+	    !s->out_failed || complain(false, "%s could not be written: %s",
+	                               s->output ? s->output : "standard output", strerror(s->out_failed));
 	if (s->output)
 		print_table(s);
 	if (s->summary_path && !write_summary(s))
@@ -267,7 +268,7 @@ int command_stream(int argc, char** argv) {
 	    .details =
 	        "Lines with messages may have \"tools\", \"documents\" and \"chat_template_kwargs\", which go to "
 	        "the\nchat template. The search goes on from one prompt to the next.",
-	    .examples = "  swiftlet stream model.gguf -i prompts.jsonl -o results.jsonl --summary sums.json\n"
+	    .examples = "  swiftlet stream model.gguf -i in.jsonl -o out.jsonl --summary sums.json\n"
 	                "  swiftlet stream model.gguf -i prompts.jsonl --method vanilla > plain.jsonl",
 	    OPTIONS(option),
 	    .session = &s.runtime.options,

@@ -1,6 +1,7 @@
 /* The command line: the parser. */
 #include "tools/program/options.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -199,6 +200,8 @@ static int parse_option(const struct command_line* line, int argc, char** argv, 
 		memcpy(given, text + 2, length);
 		value = equals ? equals + 1 : NULL;
 	} else if (text[2]) {
+		if (options_takes(line, text + 1) >= 0 || strcmp(text, "-help") == 0)
+			return complain(STATUS_USAGE, "%s: no option %s; did you mean -%s?", line->name, text, text);
 		value = text + 2;
 	}
 	const char* const name = is_long ? own_name(given) : NULL;
@@ -210,6 +213,9 @@ static int parse_option(const struct command_line* line, int argc, char** argv, 
 		return complain(STATUS_USAGE, "%s: no option %s (swiftlet %s --help lists them)", line->name, text,
 		                line->name);
 	}
+	if (!is_long && value && o && o->kind == OPTION_COUNT && isalpha((unsigned char)*value))
+		return complain(STATUS_USAGE, "%s: no option %s (swiftlet %s --help lists them)", line->name, text,
+		                line->name);
 	const bool flag = o && o->kind == OPTION_FLAG;
 	if (flag && value)
 		return complain(STATUS_USAGE, "%s: --%s takes no value", line->name, o->name);
