@@ -151,7 +151,7 @@ static bool needs_plain_step(const struct session* s) {
 	if (fabs(cost->length - cost->plain_at) > (1 + cost->plain_at) / LENGTHENS)
 		return true;
 	return cost->plain_steps < CALIBRATE_FIRST ||
-	       s->rounds_since_plain >= fmin(CALIBRATE_EVERY, fmax(CALIBRATE_FIRST / 2, 2 / cost->off));
+	       (double)s->rounds_since_plain >= fmin(CALIBRATE_EVERY, fmax(CALIBRATE_FIRST / 2, 2 / cost->off));
 }
 
 /* A round may lose at most half of what is left to lose, or one misjudged round would end all drafting; in a

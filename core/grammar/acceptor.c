@@ -294,8 +294,9 @@ static bool is_mostly_plain(struct trie_walk* w) {
 enum { MOST_BEFORE_LOOP = 3 }; /* letters that lead to a state in which they may be repeated */
 
 /* Which words may stand from a state on, of letters alone, and with another character. */
+enum word_share { NO_WORD, ANY_WORD, SOME_WORDS };
 struct word_reach {
-	enum { NO_WORD, ANY_WORD, SOME_WORDS } letters, others;
+	enum word_share letters, others;
 };
 
 static struct word_reach find_word_reach(struct trie_walk* w, int state) {
@@ -319,7 +320,7 @@ static struct word_reach find_word_reach(struct trie_walk* w, int state) {
 	return (struct word_reach){SOME_WORDS, SOME_WORDS};
 }
 
-static void allow_words(struct trie_walk* w, enum word_kind kind, int reach) {
+static void allow_words(struct trie_walk* w, enum word_kind kind, enum word_share reach) {
 	const uint64_t* bits = w->a->trie->word_bits + (size_t)kind * w->a->words;
 	for (size_t i = 0; reach == ANY_WORD && i < w->a->words; i++)
 		w->bits[i] |= bits[i];

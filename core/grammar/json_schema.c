@@ -124,8 +124,8 @@ static int32_t emit_any_value(struct compiler* c) {
 static int32_t emit_shared_rule(struct compiler* c, enum shared which) {
 	static const char* const expression[SHARED_COUNT] = {
 	    [SHARED_SPACE] = "( |\\n[ \\t]{0,40})?", /* bounded: a model may not dally */
-	    [SHARED_STRING] = "\"([^\"\\\\\\x00-\\x1f]|\\\\([\"\\\\/"
-	                      "bfnrt]|u([0-9a-cA-CefEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2})))*\"",
+	    [SHARED_STRING] = ("\"([^\"\\\\\\x00-\\x1f]|\\\\([\"\\\\/"
+	                       "bfnrt]|u([0-9a-cA-CefEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2})))*\""),
 	    [SHARED_INTEGER] = "-?(0|[1-9][0-9]*)",
 	    [SHARED_NUMBER] = "-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+\\-]?[0-9]{1,2})?"};
 	static const char* const once[SHARED_COUNT] = {

@@ -40,7 +40,7 @@ static const char* kind_name(int kind) {
 const char* value_type(struct value v) {
 	if (v.kind == VIEW)
 		return v.list->name;
-	return v.kind == STRING && v.string->markup ? "Markup" : kind_name(v.kind);
+	return v.kind == STRING && v.string->markup ? "Markup" : kind_name((int)v.kind);
 }
 
 bool value_is_whole(struct value v) { return v.kind == BOOLEAN || v.kind == INTEGER; }
