@@ -144,6 +144,8 @@ static bool read_key_file(struct server* s, const char* path, struct error* e) {
 		good = strlen(line) < sizeof line - 1 || line[sizeof line - 2] == '\n'
 		           ? add_key(s, line, path, number, e)
 		           : error_set(e, "%s, line %d: longer than %zu bytes", path, number, sizeof line - 2);
+	if (ferror(f)) /* a folder opens, too */
+		good = error_set(e, "%s: %s", path, strerror(errno));
 	fclose(f);
 	return good && (s->n_keys > before || error_set(e, "%s holds no key: put one key on each line", path));
 }
