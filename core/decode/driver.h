@@ -51,7 +51,7 @@ struct driver_calls {
 	void (*fill)(struct driver*, struct pass*);
 	bool (*take)(struct driver*, double seconds);
 
-	/* The verify pass; its verdict and commitment; what was emitted and accepted, and at what cost. */
+	/* The verify pass; its verdict; what was emitted and accepted, and at what cost. */
 	void (*verify)(struct driver*, uint8_t wants, struct pass*);
 	void (*judge)(struct driver*);
 	void (*learn)(struct driver*, int emitted, int accepted, double cost);

@@ -454,7 +454,7 @@ static double cost_full_pass(const struct session* s, const struct pass* pass, i
  * once more, but the row of a plain step has left its states where they belong. */
 static double commit_accepted(struct session* s) {
 	const double began = options_clock(&s->options);
-	round_take_verify(&s->round);
+	round_commit(&s->round);
 	return options_clock(&s->options) - began;
 }
 
@@ -478,13 +478,14 @@ static bool absorb_verify(struct session* s, const struct pass* pass, int rows, 
 	struct round* round = &s->round;
 	const bool plain = plan_is_plain(s);
 	const int base = s->cache->committed;
-	if (s->plan.rule == RULE_DRIVEN) {
-		charge_verify(s, pass, rows, seconds, 0);
+	const bool driven = s->plan.rule == RULE_DRIVEN;
+	if (driven)
 		s->driver->calls->judge(s->driver);
+	else
+		round_judge(round);
+	charge_verify(s, pass, rows, seconds, commit_accepted(s));
+	if (driven)
 		s->round_cost += s->driver->round_cost;
-	} else {
-		charge_verify(s, pass, rows, seconds, commit_accepted(s));
-	}
 	const struct verdict* v = &round->verdict;
 	if (s->learner)
 		s->learner->calls->tapped(s->learner, pass);

@@ -25,7 +25,7 @@ void round_verify_pass(struct round*, const struct tree*, uint8_t extra_want, st
  * the cache to `from`. */
 void round_rest_pass(struct round*, const struct tree*, const int32_t* pending, int from, uint8_t extra_want,
                      struct pass*);
-/* Takes the target's results and commits the accepted path. */
-void round_take_verify(struct round*);
-/* Commits the path of a verdict that another rule gave. */
+/* Takes the target's results: the verdict. Another rule may give it in this function's place. */
+void round_judge(struct round*);
+/* Commits the verdict's accepted path. */
 void round_commit(struct round*);

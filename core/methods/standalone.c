@@ -326,7 +326,6 @@ static void reject_steps(struct standalone* m, const struct session_view* view) 
 	}
 	tree_reject(tree, view->round->out, q, (uint64_t)view->cache->committed + 1, &rejection,
 	            &view->round->verdict);
-	round_commit(view->round);
 }
 
 static void judge_tree(struct driver* driver) {
@@ -335,7 +334,7 @@ static void judge_tree(struct driver* driver) {
 	if (m->options->standalone.rejection && view.sampler)
 		reject_steps(m, &view);
 	else
-		round_take_verify(view.round);
+		round_judge(view.round);
 }
 
 /* ---- figures -------------------------------------------------------------------------------- */

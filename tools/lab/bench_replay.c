@@ -79,7 +79,8 @@ static bool verify_round(struct replay* r, struct error* error) {
 	round_verify_pass(&r->round, &r->planner.tree, WANT_TOP, &pass);
 	if (!backend->run(backend, &pass, error))
 		return false;
-	round_take_verify(&r->round);
+	round_judge(&r->round);
+	round_commit(&r->round);
 	return true;
 }
 
