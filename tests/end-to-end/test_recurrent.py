@@ -22,7 +22,7 @@ FEW = ("qwen3_5_text-plain", "qwen3_5_text-one-head-wide-taps", "qwen3_5_moe_tex
        "lfm2_moe-plain", "granitemoehybrid-mamba-experts",
        "nemotron_h-experts", "falcon_h1-plain")
 CASES = tuple(os.environ.get("SWIFTLET_CASES", "").split())
-ON_TOKENS = ("falcon_h1", "gemma4", "cohere2")  # their blocks read more than the stream, so CLaSp is refused
+ON_TOKENS = ("falcon_h1", "gemma3n", "gemma4", "cohere2")  # their blocks read more than the stream, so CLaSp is refused
 SKIPPING = ("mask", "uniform", "random", "clasp")  # not for two blocks, since the first and the last are never skipped
 MASK = 2**64 - 1
 METHODS = ("swift", "ngram", "jacobi", "lookahead", "uniform", "random", "clasp", "layerskip", "adaspeed")
