@@ -651,14 +651,73 @@ for name in ("phi3", "granite", "smollm3", "olmo2", "olmo3", "qwen2", "qwen3", "
 # ---- random ones --------------------------------------------------------------------------------------------------
 
 
-def drawn(n, seed, families=None):
-    """n random configs of each family: {name: config}."""
+def drawn(n, seed, families=None, sizes=False):
+    """n random configs of each family: {name: config}. With sizes, those of its own parts are drawn, too."""
     out = {}
     for family in families or FAMILIES:
         for i in range(n):
-            r = numpy.random.default_rng([seed, i, sum(family.encode())])
-            out[f"{family}-{seed}-{i}"] = random_case(family, r)
+            place = [seed, i, sum(family.encode())]
+            config = random_case(family, numpy.random.default_rng(place))
+            if sizes:
+                draw_sizes(config, numpy.random.default_rng([*place, 1]))
+            out[f"{family}-{seed}-{i}"] = config
     return out
+
+
+# Sizes of one family's parts, or of those of a few, and switches of their routers and recurrences.
+SIZES = {"linear_key_head_dim": (4, 8, 20), "linear_value_head_dim": (4, 12, 16), "linear_conv_kernel_dim": (2, 3, 4),
+         "full_attention_interval": (2, 3), "mamba_d_state": (6, 10, 16), "mamba_d_conv": (2, 3, 4), "mamba_n_groups": (1, 2),
+         "ssm_state_size": (6, 10, 16), "n_groups": (1, 2), "conv_kernel": (2, 3, 4), "conv_L_cache": (2, 3, 4),
+         "mamba_head_dim": (8, 12), "kv_lora_rank": (8, 12, 20), "q_lora_rank": (6, 10, None), "qk_nope_head_dim": (4, 6, 10),
+         "qk_rope_head_dim": (2, 4, 8), "v_head_dim": (4, 8, 12), "moe_intermediate_size": (12, 16, 24),
+         "shared_expert_intermediate_size": (12, 24, 40), "moe_shared_expert_intermediate_size": (12, 28),
+         "shared_intermediate_size": (12, 20, 40), "n_shared_experts": (1, 2, 3), "num_experts": (4, 6, 7),
+         "num_local_experts": (4, 5, 6), "n_routed_experts": (6, 8), "moe_num_experts": (4, 6), "num_experts_per_tok": (1, 2, 3),
+         "moe_k": (1, 2, 3), "moe_topk": (1, 2), "hidden_size_per_layer_input": (4, 6, 12), "laurel_rank": (2, 6, 10),
+         "global_head_dim": (8, 16, 24), "attention_chunk_size": (7, 24, 50), "floor_scale": (8, 16), "intermediate_size_mlp": (24, 40),
+         "block_multiple_of": (4, 8)}
+# Switches and factors that only these families read.
+SWITCHES = {"routed_scaling_factor": ((1.0, 1.7), ("deepseek_v2", "deepseek_v3", "glm4_moe", "glm4_moe_lite", "mistral4", "dots1",
+                                                   "nemotron_h", "exaone_moe", "solar_open")),
+            "first_k_dense_replace": ((0, 1, 2), ("deepseek_v2", "deepseek_v3", "glm4_moe", "dots1", "exaone_moe")),
+            "num_dense_layers": ((0, 1, 2), ("lfm2_moe", "afmoe")),
+            "use_expert_bias": ((True, False), ("lfm2_moe",)),
+            "moe_layer_start_index": ((0, 1), ("ernie4_5_moe",)),
+            "moe_num_shared_experts": ((0, 1, 2), ("ernie4_5_moe",)),
+            "interleave_moe_layer_step": ((1, 2), ("llama4_text",)),
+            "use_qk_norm": ((True, False), ("llama4_text", "glm4_moe")),
+            "attn_temperature_tuning": ((True, False), ("llama4_text",)),
+            "conv_bias": ((True, False), ("lfm2", "lfm2_moe")),
+            "mamba_rms_norm": ((True, False), ("falcon_h1",)),
+            "mamba_norm_before_gate": ((True, False), ("falcon_h1",)),
+            "mamba_conv_bias": ((True, False), ("falcon_h1", "granitemoehybrid")),
+            "mamba_proj_bias": ((True, False), ("falcon_h1",)),
+            "projectors_bias": ((True, False), ("falcon_h1",)),
+            "use_conv_bias": ((True, False), ("nemotron_h",)),
+            "attention_k_eq_v": ((True, False), ("gemma4_text", "gemma4_unified_text")),
+            "num_kv_shared_layers": ((0, 1, 2), ("gemma4_text",)),
+            "use_double_wide_mlp": ((True, False), ("gemma4_text",)),
+            "num_global_key_value_heads": ((1, 2, None), ("gemma4_text", "gemma4_unified_text"))}
+
+
+def draw_sizes(config, r):
+    for field, values in SIZES.items():
+        if config.get(field) is not None and r.random() < 0.5:
+            config[field] = pick(r, *values)
+    for field, (values, families) in SWITCHES.items():
+        if config["model_type"] in families and r.random() < 0.4:
+            config[field] = pick(r, *values)
+    if config.get("linear_num_key_heads"):
+        keys = pick(r, 1, 2, 3)
+        config.update(linear_num_key_heads=keys, linear_num_value_heads=keys * pick(r, 1, 2, 3))
+    if config["model_type"] == "gemma4_text" and r.random() < 0.3:
+        config.update(enable_moe_block=True, num_experts=pick(r, 4, 6), top_k_experts=pick(r, 1, 2, 3), moe_intermediate_size=16)
+    if config["model_type"] == "granitemoehybrid" and r.random() < 0.7:
+        kinds = [pick(r, "mamba", "attention") for _ in range(config["num_hidden_layers"])]
+        heads = pick(r, 2, 4)
+        config.update(layer_types=["mamba", *kinds[1:-1], "attention"], num_local_experts=pick(r, 0, 4), num_experts_per_tok=2,
+                      mamba_n_heads=heads, mamba_d_head=2 * config["hidden_size"] // heads, mamba_d_state=pick(r, 6, 16),
+                      mamba_n_groups=pick(r, 1, 2), mamba_d_conv=pick(r, 2, 4))
 
 
 # Fields that change the arithmetic where they are read, and that are refused elsewhere.

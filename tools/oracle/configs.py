@@ -224,6 +224,7 @@ def main():
     parser.add_argument("--folder", type=pathlib.Path)
     parser.add_argument("--random", nargs=2, type=int, metavar=("N", "SEED"))
     parser.add_argument("--family", action="append")
+    parser.add_argument("--sizes", action="store_true", help="with --random: draw sizes of a family's own parts, too")
     parser.add_argument("--out", type=pathlib.Path, default=OUT)
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
@@ -232,7 +233,7 @@ def main():
             if not asked.names or path.stem in asked.names:
                 try_case(asked.out, path.stem, json.loads(path.read_text()))
         return
-    cases = config_cases.drawn(*asked.random, asked.family) if asked.random else config_cases.CASES
+    cases = config_cases.drawn(*asked.random, asked.family, asked.sizes) if asked.random else config_cases.CASES
     for name, config in cases.items():
         if not asked.names or any(name.startswith(prefix) for prefix in asked.names):
             try_case(asked.out, name, config)

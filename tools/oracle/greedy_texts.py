@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Compares greedy texts of swiftlet with those of transformers, on the checkpoints of tests/core/golden/configs.
+"""Compares greedy texts of swiftlet with those of transformers, on the checkpoints of tests/core/golden/configs, or of
+another folder that configs.py --random wrote.
 
-  greedy_texts.py SWIFTLET [--each N] [--tokens N] [CASE…]    cases by the beginnings of their names (all), N of each family
+  greedy_texts.py SWIFTLET [--folder FOLDER] [--each N] [--tokens N] [CASE…]
+                                          cases by the beginnings of their names (all), N of each family
 
 A text may differ where transformers' two best logits are closer than 2e-4; what follows is not compared. It may also differ
 behind a choice of experts as close, which is not looked for.
@@ -28,9 +30,9 @@ def family_of(case):
     return (case["config"].get("text_config") or case["config"]).get("model_type") or case["config"]["model_type"]
 
 
-def chosen(names, each):
+def chosen(folder, names, each):
     count = {}
-    for path in sorted(configs.OUT.glob("*.json")):
+    for path in sorted(folder.glob("*.json")):
         case = json.loads(path.read_text())
         family = family_of(case)
         if not path.stem.endswith(("-mtp", "-fused")) and "text_config" not in case["config"] and \
@@ -84,12 +86,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("names", nargs="*")
+    parser.add_argument("--folder", type=pathlib.Path, default=configs.OUT)
     parser.add_argument("--each", type=int, default=1000)
     parser.add_argument("--tokens", type=int, default=200)
     asked = parser.parse_intermixed_args()
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(configs.OUT.parent / "tokenizer" / "tokenizer.json"))
     total = wrong = close = cases = 0
-    for name, case in chosen(asked.names, asked.each):
+    for name, case in chosen(asked.folder, asked.names, asked.each):
         generator = random.Random(name)
         texts = ["".join(generator.choice(["the ", "and ", "x", "in the ", "q", "is "]) for _ in range(9)) for _ in range(PROMPTS)]
         prompts = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
