@@ -112,7 +112,7 @@ def compare(program, config, seed, tokenizer, n):
     while equal < min(len(ours), n) and ours[equal] == theirs[equal]:
         equal += 1
     apart = max([abs(said[i] - rows[i].max()) for i in range(min(equal, len(said)))], default=0)
-    ended = equal >= n or theirs[equal] == golden.END or ours[equal - 1:equal] == [golden.END]
+    ended = equal >= n or golden.END in ours[:equal] or (theirs[equal] == golden.END and len(ours) == equal)
     best = numpy.sort(rows[min(equal, n - 1)])[-2:]
     return equal, not ended and best[1] - best[0] > CLOSE, apart
 
