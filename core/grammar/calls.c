@@ -49,6 +49,18 @@ static int32_t emit_arguments(struct grammar* g, const char* schema, const struc
 	return tags || at == NOWHERE ? at : emit_text(g, whole, strlen(whole), at);
 }
 
+/* What stands before the arguments, where GRAMMAR_NUMBER may be a part of it. */
+static int32_t emit_before(struct grammar* g, const char* text, int32_t next) {
+	const char* const number = strstr(text, GRAMMAR_NUMBER);
+	if (!number)
+		return emit_text(g, text, strlen(text), next);
+	const char* const tail = number + strlen(GRAMMAR_NUMBER);
+	int32_t at = emit_text(g, tail, strlen(tail), next);
+	for (int i = 0, end = at; i < 2; i++)
+		at = emit_split(g, emit_range(g, '0', '9', at), end);
+	return emit_text(g, text, (size_t)(number - text), emit_range(g, '1', '9', at));
+}
+
 /* One of the calls. The first continues the text that has begun it. NOWHERE: a call is impossible. */
 static int32_t emit_one(struct grammar* g, const struct grammar_calls* c, bool first, int32_t next,
                         struct error* error) {
@@ -62,7 +74,7 @@ static int32_t emit_one(struct grammar* g, const struct grammar_calls* c, bool f
 		const int32_t arguments = emit_arguments(g, c->call[i].schema, c, after, error);
 		if (arguments == NOWHERE)
 			return NOWHERE;
-		all = emit_split(g, emit_text(g, before + begun, strlen(before + begun), arguments), all);
+		all = emit_split(g, emit_before(g, before + begun, arguments), all);
 	}
 	if (all == NOWHERE)
 		error_set(error, "no call begins as this one has");

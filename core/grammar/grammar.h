@@ -31,6 +31,8 @@ struct grammar* grammar_from_choices(const char* const* choice, int n, struct er
 
 /* The prefix of a special token's name in a program. No text has these two bytes. */
 #define GRAMMAR_SPECIAL "\xff\xff"
+/* Stands for a number from 1 to 999 before the arguments of a call. */
+#define GRAMMAR_NUMBER "\xff\xfe"
 
 /* Calls of functions, with free text before them. */
 struct grammar_call {

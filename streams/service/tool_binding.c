@@ -14,10 +14,11 @@ enum { MAX_TOOLS = 1024, MAX_MARK = 32 };
 struct tool_binding {
 	struct grammar_call call[MAX_TOOLS];
 	int n;
-	struct text text[MAX_TOOLS]; /* before the arguments of the first call; in further calls without `all` */
+	struct text text[MAX_TOOLS];  /* before the arguments of the first call; in further calls without `all` */
+	struct text later[MAX_TOOLS]; /* before those of further calls, where the syntax writes them otherwise */
 	char* schema[MAX_TOOLS];
 	/* the syntax, with special tokens marked */
-	struct text all, begin, middle, end, close, between, finish, trigger, begun;
+	struct text all, begin, middle, later_middle, end, close, between, finish, trigger, begun;
 	struct text before_name, before_value[GRAMMAR_TYPES], after_value;
 	struct grammar_tags tags;
 	char passes[MAX_MARK];
@@ -85,9 +86,16 @@ static void mark_syntax(struct tool_binding* b, const struct generation* g) {
 	const struct {
 		struct text* to;
 		const char* from;
-	} parts[] = {{&b->all, s->all},       {&b->begin, s->begin},     {&b->middle, s->middle},
-	             {&b->end, s->end},       {&b->close, s->close},     {&b->between, s->between},
-	             {&b->finish, s->finish}, {&b->trigger, s->trigger}, {&b->begun, text_or_empty(&g->begun)}};
+	} parts[] = {{&b->all, s->all},
+	             {&b->begin, s->begin},
+	             {&b->middle, s->middle},
+	             {&b->end, s->end},
+	             {&b->close, s->close},
+	             {&b->between, s->between},
+	             {&b->finish, s->finish},
+	             {&b->trigger, s->trigger},
+	             {&b->begun, text_or_empty(&g->begun)},
+	             {&b->later_middle, s->later_middle ? s->later_middle : ""}};
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
 		put_marked(parts[i].to, t, parts[i].from);
 	if (s->tags)
@@ -199,13 +207,16 @@ static bool add_tool(struct tool_binding* b, struct generation* g, const cJSON* 
 	const int i = b->n++;
 	text_print(&b->text[i], "%s%s%s%s", text_or_empty(&b->all), text_or_empty(&b->begin), name,
 	           text_or_empty(&b->middle));
+	if (b->later_middle.size > 0)
+		text_print(&b->later[i], "%s%s%s", text_or_empty(&b->begin), name, text_or_empty(&b->later_middle));
 	b->schema[i] = schema_of(g, tool, e);
-	if (b->schema[i] && b->text[i].failed)
+	if (b->schema[i] && (b->text[i].failed || b->later[i].failed))
 		return api_no_memory(e);
-	b->call[i] = (struct grammar_call){.first = text_or_empty(&b->text[i]),
-	                                   .before = text_or_empty(&b->text[i]) + b->all.size,
-	                                   .schema = b->schema[i],
-	                                   .after = text_or_empty(&b->end)};
+	b->call[i] = (struct grammar_call){
+	    .first = text_or_empty(&b->text[i]),
+	    .before = b->later[i].size > 0 ? b->later[i].data : text_or_empty(&b->text[i]) + b->all.size,
+	    .schema = b->schema[i],
+	    .after = text_or_empty(&b->end)};
 	return b->schema[i] != NULL;
 }
 
@@ -281,12 +292,13 @@ bool tools_bind(struct generation* g, struct api_error* e) {
 	const bool good = tools && b ? bind_all(b, tools, g, e) : api_no_memory(e);
 	for (int i = 0; b && i < b->n; i++) {
 		text_free(&b->text[i]);
+		text_free(&b->later[i]);
 		cJSON_free(b->schema[i]);
 	}
 	if (b) {
-		struct text* const texts[] = {&b->all,   &b->begin,       &b->middle,     &b->end,
-		                              &b->close, &b->between,     &b->finish,     &b->trigger,
-		                              &b->begun, &b->before_name, &b->after_value};
+		struct text* const texts[] = {&b->all,          &b->begin, &b->middle,      &b->end,
+		                              &b->later_middle, &b->close, &b->between,     &b->finish,
+		                              &b->trigger,      &b->begun, &b->before_name, &b->after_value};
 		for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
 			text_free(texts[i]);
 		for (int i = 0; i < GRAMMAR_TYPES; i++)

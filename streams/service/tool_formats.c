@@ -155,6 +155,7 @@ static const struct tool_syntax
             .all = kimi_open,
             .begin = "<|tool_call_begin|>functions.",
             .middle = ":0<|tool_call_argument_begin|>",
+            .later_middle = ":" GRAMMAR_NUMBER "<|tool_call_argument_begin|>",
             .end = kimi_end,
             .close = "",
             .between = "",

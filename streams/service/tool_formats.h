@@ -53,8 +53,9 @@ struct tool_syntax {
 	const char* trigger; /* text that every call contains */
 	const char* some;    /* the beginning of a call of any tool */
 	const char *all, *begin, *middle, *end, *close, *between, *finish;
-	bool at_beginning; /* a call is the whole answer */
-	bool forced_only;  /* the model itself calls in another way, so this one cannot bind such calls */
+	const char* later_middle; /* of calls after the first, perhaps with GRAMMAR_NUMBER; NULL: the same */
+	bool at_beginning;        /* a call is the whole answer */
+	bool forced_only;         /* the model itself calls in another way, so this one cannot bind such calls */
 	/* The arguments are written between tags if their schema is a plain list of members; NULL: as an object.
 	 */
 	const struct grammar_tags* tags;

@@ -1899,6 +1899,22 @@ static void test_special_tokens(void** state) {
 	takes_calls(&calls, &first);
 }
 
+/* Kimi numbers its calls: the first is 0, and the model writes the numbers of the others. */
+static void test_numbered_calls(void** state) {
+	(void)state;
+	static const struct grammar_call call[] = {{"[f:0>", "f:" GRAMMAR_NUMBER ">", NULL, ";"}};
+	struct grammar_calls calls = {
+	    .call = call, .n = 1, .between = "", .finish = "]", .begun = "[", .must = true};
+	static const struct texts several = {
+	    NULL,
+	    {"f:0>{};]", "f:0>{};f:1>{};]", "f:0>{};f:12>{};f:999>{};]"},
+	    {"f:1>{};]", "f:0>{};f:0>{};]", "f:0>{};f:>{};]", "f:0>{};f:01>{};]", "f:0>{};f:1000>{};]"}};
+	takes_calls(&calls, &several);
+	calls.one = true;
+	static const struct texts one = {NULL, {"f:0>{};]"}, {"f:1>{};]", "f:0>{};f:1>{};]"}};
+	takes_calls(&calls, &one);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_expressions),
@@ -1934,6 +1950,7 @@ int main(void) {
 	    cmocka_unit_test(test_calls),
 	    cmocka_unit_test(test_tagged_calls),
 	    cmocka_unit_test(test_special_tokens),
+	    cmocka_unit_test(test_numbered_calls),
 	    cmocka_unit_test(test_deep_values_that_are_alike),
 	    cmocka_unit_test(test_long_text),
 	};
