@@ -72,10 +72,11 @@ static struct language* json_language(struct compiler* c, bool ascii) {
 /* "contentMediaType": JSON, as it is or in base64. */
 static struct language* of_media_type(struct compiler* c, const cJSON* schema, const char* text) {
 	const cJSON* encoding = json_field(schema, "contentEncoding");
+	const cJSON* within = json_field(schema, "contentSchema");
 	const char* as = cJSON_IsString(encoding) ? encoding->valuestring : "";
 	if (!text || strcmp(text, "application/json") != 0)
 		return language_all();
-	if (json_field(schema, "contentSchema"))
+	if (within && !cJSON_IsTrue(within) && !(cJSON_IsObject(within) && !within->child))
 		return schema_refuse_keyword(c, "contentSchema", "of JSON within a string is not supported"), NULL;
 	const bool encoded = json_lists("base64 base64url", as);
 	struct language* json = json_language(c, encoded);
