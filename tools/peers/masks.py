@@ -3,10 +3,14 @@
 mask takes on one vocabulary.
 
     masks.py collect FOLDER cases.jsonl [--most N]     FOLDER: maskbench/data of guidance-ai/jsonschemabench, or tests/draft7 or
-                                                       tests/draft2020-12 of json-schema-org/JSON-Schema-Test-Suite
+                                                       tests/draft2020-12 of json-schema-org/JSON-Schema-Test-Suite, whose
+                                                       folder remotes goes to --remotes
     masks.py measure cases.jsonl -m MODEL.gguf         runs all three; needs the packages llguidance, xgrammar, gguf, numpy
 
 The libraries take schemas literally: members may come that a schema does not name. swiftlet is measured so and as it is by default.
+That suite asks for its remote documents to be at hand. None of the three fetches documents, so those that a schema refers to are
+written into its $defs, each with its $id, as the specification bundles documents (2020-12, core, 9.3). With --remotes the
+metaschemas come from the package jsonschema-specifications.
 All are given the same tokens, which swiftlet makes of the texts, and one thread. A text is taken if every token is in its mask
 (swiftlet: if its bytes may come, since it allows only the longest of several spellings) and the text may end.
 """
@@ -20,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.parse
 
 sys.path.pop(0)  # this folder has a transformers.py of its own
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -28,8 +33,49 @@ SWIFTLET = os.environ.get("SWIFTLET", str(ROOT / "build" / "swiftlet"))
 WORDS = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")  # Qwen's
 
 
+def load_remotes(folder):
+    """The documents of the suite and the metaschemas, by URI."""
+    import jsonschema_specifications
+    root = pathlib.Path(folder)
+    remotes = {f"http://localhost:1234/{path.relative_to(root).as_posix()}": json.loads(path.read_text()) for path in root.rglob("*.json")}
+    return remotes | {uri: jsonschema_specifications.REGISTRY.contents(uri) for uri in jsonschema_specifications.REGISTRY}
+
+
+def references(value, base=""):
+    """The documents that a schema refers to, and those that it holds."""
+    to, held = set(), set()
+    if isinstance(value, dict):
+        if isinstance(value.get("$id"), str):
+            base = urllib.parse.urljoin(base, value["$id"])
+            held.add(urllib.parse.urldefrag(base)[0])
+        to |= {urllib.parse.urldefrag(urllib.parse.urljoin(base, value[k]))[0] for k in ("$ref", "$dynamicRef") if isinstance(value.get(k), str)}
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else []:
+        more, here = references(one, base)
+        to, held = to | more, held | here
+    return to, held
+
+
+def bundle(schema, remotes):
+    """The schema with the remote documents that it needs."""
+    to, held = references(schema)
+    more = {}
+    while needed := [uri for uri in to if uri not in held and (uri in remotes or uri + "#" in remotes)]:
+        document = remotes.get(needed[0], remotes.get(needed[0] + "#"))
+        named = urllib.parse.urldefrag(document.get("$id", ""))[0] if isinstance(document, dict) else ""
+        if named and urllib.parse.urljoin(needed[0], named) != needed[0]:  # it is known by another URI too
+            more[needed[0]] = {"$id": needed[0], "allOf": [{"$ref": named}]}
+            remotes = {named: document} | remotes
+        else:
+            more[needed[0]] = {**document, "$id": needed[0]}
+        further, here = references(more[needed[0]])
+        to, held = to | further, held | here
+    if not more:
+        return schema
+    return {**schema, "$defs": {**schema.get("$defs", {}), **more}}
+
+
 def collect(args):
-    found = []
+    found, remotes = [], load_remotes(args.remotes) if args.remotes else {}
     for path in sorted(pathlib.Path(args.folder).rglob("*.json")):
         whole = json.loads(path.read_text())
         groups = whole if isinstance(whole, list) else [whole]
@@ -40,7 +86,7 @@ def collect(args):
             texts = [{"text": json.dumps(t["data"], ensure_ascii=False), "valid": t["valid"]} for t in tests]
             # A text with half of a surrogate pair is no UTF-8.
             texts = [t for t in texts if "\ud800" > max(t["text"]) or "\udfff" < max(t["text"])]
-            out.write(json.dumps({"name": name, "schema": schema, "texts": texts}) + "\n")
+            out.write(json.dumps({"name": name, "schema": bundle(schema, remotes), "texts": texts}) + "\n")
     print(most, "schemas")
 
 
@@ -232,6 +278,7 @@ def main():
     one = commands.add_parser("collect")
     one.add_argument("folder")
     one.add_argument("cases")
+    one.add_argument("--remotes", help="a folder of documents that schemas refer to")
     one.add_argument("--most", type=int, help="of the schemas, evenly spaced")
     one.set_defaults(run=collect)
     two = commands.add_parser("measure")
