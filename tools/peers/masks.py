@@ -37,7 +37,8 @@ def load_remotes(folder):
     """The documents of the suite and the metaschemas, by URI."""
     import jsonschema_specifications
     root = pathlib.Path(folder)
-    remotes = {f"http://localhost:1234/{path.relative_to(root).as_posix()}": json.loads(path.read_text()) for path in root.rglob("*.json")}
+    uri_of = lambda path: "http://localhost:1234/" + path.relative_to(root).as_posix()
+    remotes = {uri_of(path): json.loads(path.read_text()) for path in root.rglob("*.json")}
     return remotes | {uri: jsonschema_specifications.REGISTRY.contents(uri) for uri in jsonschema_specifications.REGISTRY}
 
 
@@ -48,7 +49,8 @@ def references(value, base=""):
         if isinstance(value.get("$id"), str):
             base = urllib.parse.urljoin(base, value["$id"])
             held.add(urllib.parse.urldefrag(base)[0])
-        to |= {urllib.parse.urldefrag(urllib.parse.urljoin(base, value[k]))[0] for k in ("$ref", "$dynamicRef") if isinstance(value.get(k), str)}
+        written = [value[keyword] for keyword in ("$ref", "$dynamicRef") if isinstance(value.get(keyword), str)]
+        to |= {urllib.parse.urldefrag(urllib.parse.urljoin(base, one))[0] for one in written}
     for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else []:
         more, here = references(one, base)
         to, held = to | more, held | here
