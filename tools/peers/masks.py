@@ -61,7 +61,7 @@ def bundle(schema, remotes):
     """The schema with the remote documents that it needs."""
     to, held = references(schema)
     more = {}
-    while needed := [uri for uri in to if uri not in held and (uri in remotes or uri + "#" in remotes)]:
+    while needed := [uri for uri in sorted(to) if uri not in held and (uri in remotes or uri + "#" in remotes)]:
         document = remotes.get(needed[0], remotes.get(needed[0] + "#"))
         named = urllib.parse.urldefrag(document.get("$id", ""))[0] if isinstance(document, dict) else ""
         if named and urllib.parse.urljoin(needed[0], named) != needed[0]:  # it is known by another URI too
