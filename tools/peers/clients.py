@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.pop(0)  # this folder has a tokenizers.py of its own
 URL, MODEL = sys.argv[1].rstrip("/"), sys.argv[2]
 ASK = "What is the capital of France? Answer in one sentence."
 TOOL_ASK = "What is the weather in Paris? Use the tool."
