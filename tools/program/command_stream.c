@@ -74,7 +74,7 @@ static void show_progress(void* user) {
 static void put_line(struct stream* s, char* text) {
 	progress_end();
 	if (!text || fputs(text, s->out) < 0 || fputc('\n', s->out) < 0 || fflush(s->out) != 0)
-		s->out_failed = errno;
+		s->out_failed = errno ? errno : EIO;
 	free(text);
 }
 
