@@ -27,10 +27,12 @@ PROGRAM = os.environ.get("SWIFTLET", os.path.join(ROOT, "build", "swiftlet"))
 
 
 class Server:
-    """One `swiftlet serve` without a store, as a rule without searches while nobody asks, which would take the others' time."""
+    """One `swiftlet serve` without a store, as a rule without learning while nobody asks, which would take time that is measured.
+    idle="default" leaves it on: then draft weights are made before the first request."""
 
     def __init__(self, model, *options, idle="off"):
-        command = [PROGRAM, "serve", "-m", model, "--port", "0", "--no-store", "--idle-learning", idle, *options]
+        learning = [] if idle == "default" else ["--idle-learning", idle]
+        command = [PROGRAM, "serve", "-m", model, "--port", "0", "--no-store", *learning, *options]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         found = re.search(r"http://[^/]*:\d+", self.process.stdout.readline())
         if not found:
@@ -136,7 +138,8 @@ def answer(server, path, body):
 
 def rate(model, method, clients, bodies, options):
     """Tokens a second of a fresh server that so many clients ask all of it, each prompt once."""
-    server = Server(model, "--sessions", str(clients), *([] if method == "auto" else ["--method", method]), *options)
+    how = [] if method == "auto" else ["--method", method]
+    server = Server(model, "--sessions", str(clients), *how, *options, idle="default")
     server.settle()
     left, lock, tokens, failed = list(bodies), threading.Lock(), [], []
 
