@@ -175,13 +175,13 @@ static bool begin_draft_weights(struct engine* engine, const struct swiftlet_opt
 	return true;
 }
 
-/* Of each map as large a share as reads the wanted share of all: .5 of the channels of attention, gate and up
- * and .25 of down's are .43. The search starts from here. */
+/* Every kind of map keeps the same multiple of `kept`, so that together they read the wanted share. The
+ * search starts from here. */
 static void open_levels(struct engine* engine, const struct swiftlet_options* options) {
-	static const double kept[COLUMN_KINDS] = {0.5, 0.5, 0.5, 0.25};
+	static const double kept[COLUMN_KINDS] = {0.5, 0.5, 0.5, 0.25}, KEPT_READ = 0.43;
 	const double read = options->draft_weights.read > 0 ? options->draft_weights.read : DRAFT_READ;
 	for (int k = 0; k < COLUMN_KINDS; k++) {
-		const double left = 1 - kept[k] * read / 0.43, most = LEVEL_MOST / 100.0;
+		const double left = 1 - kept[k] * read / KEPT_READ, most = LEVEL_MOST / 100.0;
 		for (int d = 0; d < LEVEL_DEPTHS; d++)
 			engine->levels.left_out[d][k] = (uint8_t)lround(100 * fmin(most, fmax(0, left)));
 	}

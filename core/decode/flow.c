@@ -478,14 +478,12 @@ static bool absorb_verify(struct session* s, const struct pass* pass, int rows, 
 	struct round* round = &s->round;
 	const bool plain = plan_is_plain(s);
 	const int base = s->cache->committed;
-	const bool driven = s->plan.rule == RULE_DRIVEN;
-	if (driven)
+	if (s->plan.rule == RULE_DRIVEN) {
 		s->driver->calls->judge(s->driver);
-	else
+		s->round_cost += s->driver->round_cost;
+	} else
 		round_judge(round);
 	charge_verify(s, pass, rows, seconds, commit_accepted(s));
-	if (driven)
-		s->round_cost += s->driver->round_cost;
 	const struct verdict* v = &round->verdict;
 	if (s->learner)
 		s->learner->calls->tapped(s->learner, pass);

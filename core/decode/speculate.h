@@ -95,8 +95,8 @@ void budget_learn(struct speculation_budget*, double cost);
  * been emitted as making takes steps. Besides, the request must be long enough to earn the rest if draft
  * weights make decoding a quarter faster, or all requests together must have been that long. So a session
  * that ends earlier pays for little more than the one or two slices that show how long making takes (plan.c),
- * and a short answer after others may pay. Weights that take over 48 plain
- * steps use learning's share, or a fourth of the time of all requests together. */
+ * and a short answer after others may pay. Weights that take over 48 plain steps use learning's share, or a
+ * fourth of the time of all requests together. */
 bool budget_allows_making(const struct speculation_budget*, double cost, double whole, double left,
                           int tokens);
 void budget_make(struct speculation_budget*, double cost, double whole);

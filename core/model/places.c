@@ -236,8 +236,8 @@ struct near_name {
 	char found[PLACE_NAME];
 };
 
-/* Small letters and digits alone: what is remembered of a name. */
-static void plain_letters(const char* name, char out[PLACE_NAME]) {
+/* The letters, in lower case, and digits of a name, without .gguf: people mistype the rest. */
+static void reduce_name(const char* name, char out[PLACE_NAME]) {
 	const size_t size = ends_with(name, ".gguf") ? strlen(name) - 5 : strlen(name);
 	int n = 0;
 	for (size_t i = 0; i < size && n < PLACE_NAME - 1; i++)
@@ -249,8 +249,8 @@ static void plain_letters(const char* name, char out[PLACE_NAME]) {
 static void see_whether_near(void* user, const struct model_place* place) {
 	struct near_name* near = user;
 	char name[PLACE_NAME], wanted[PLACE_NAME];
-	plain_letters(place->name, name);
-	plain_letters(near->wanted, wanted);
+	reduce_name(place->name, name);
+	reduce_name(near->wanted, wanted);
 	if (!near->found[0] && wanted[0] && strstr(name, wanted))
 		snprintf(near->found, sizeof near->found, "%s", place->name);
 }

@@ -28,9 +28,9 @@ static void show_slot(struct text* out, const struct slot* s, int index, int blo
 	show_since(out, "mlp", s, 1, blocks);
 	text_json(out,
 	          "}, 'matchness': %g, 'M': %g, 'alpha': %g, 'c': %g, 'expected_speedup': %g, 'skip_ratio': %g, "
-	          "'tokens_per_second': %g, 'tokens': %l, 'search': '%s', 'proposals': %d}",
+	          "'speedup': %g, 'tokens_per_second': %g, 'tokens': %l, 'search': '%s', 'proposals': %d}",
 	          f->matchness, f->mean_generated, f->alpha, f->c, f->expected_speedup, f->skip_ratio,
-	          f->tokens_per_second, s->tokens,
+	          figures_speedup(f), f->tokens_per_second, s->tokens,
 	          search && f->search_state ? search_state_name(search_state(search)) : "off",
 	          search ? search_steps(search) : 0);
 }

@@ -110,8 +110,16 @@ static bool open_memories(struct server* s, struct error* e) {
 	return true;
 }
 
+/* IPv6 addresses have several colons. */
+static bool check_host(const char* host, struct error* e) {
+	const char* const colon = strchr(host, ':');
+	return !colon || strchr(colon + 1, ':') ||
+	       error_set(e, "--host %s: expected an address alone; --port sets the port", host);
+}
+
 static bool open_parts(struct server* s, struct error* e) {
-	if (!server_read_keys(s, e) || !open_memories(s, e) || (s->option.prompt_cache && !open_prompts(s, e)))
+	if (!check_host(s->option.host, e) || !server_read_keys(s, e) || !open_memories(s, e) ||
+	    (s->option.prompt_cache && !open_prompts(s, e)))
 		return false;
 	s->optimizer = optimizer_service_open(s->n_tenants);
 	s->gate = gate_open(s);

@@ -159,9 +159,6 @@ static bool read_key(struct server* s, const char* key, struct error* e) {
 bool server_read_keys(struct server* s, struct error* e) {
 	const struct server_options* o = &s->option;
 	prompt_cache_tenant("", s->tenant_name[0]);
-	const char* const colon = strchr(o->host, ':');
-	if (colon && !strchr(colon + 1, ':'))
-		return error_set(e, "--host %s: expected an address alone; --port sets the port", o->host);
 	if (!o->key_file && !o->key)
 		return s->loopback ||
 		       error_set(e, "other machines reach --host %s: it needs --api-key-file or --api-key", o->host);

@@ -60,6 +60,11 @@ class Usage(EndToEnd):
         self.assertEqual(self.json("-p", PROMPT, "-n4", "--ctx-size=64", "--temp=.5", "--seed=3")["tokens"], report["tokens"])
         self.assertEqual(self.json("-p", PROMPT, "-n", 4, "-t", 0)["tokens"], self.json("-p", PROMPT, "-n", 4)["tokens"])
 
+    def test_tables_in_help_keep_their_lines(self):
+        whole = run("bench", "methods", "--help-all").stdout.decode().splitlines()
+        self.assertIn("  rows              rows of a verification", whole)
+        self.assertIn("  c                 cost of a draft step over a plain step", whole)
+
     def test_wrong_usage_is_2_and_named(self):
         wrong = [
             [], ["rum"], ["run"], ["run", "-p", "a", "-f", "b"], ["run", "builtin", "builtin", "-p", "a"],

@@ -151,12 +151,12 @@ def a_conversation(s):
     try:
         start(b, s)
         b.picture("page-empty-1280.png")
-        b.js("telling = 1e9")
+        b.js("leastSeconds = 1e9")
         ask(b, "Once", 8)
         said = b.js("return document.querySelector('.theirs .notes').textContent + document.getElementById('faster').textContent")
         assert "8 tokens" in said and "times as fast" not in said, said
         click(b, "new")
-        b.js("telling = 0")
+        b.js("leastSeconds = 0")
         ask(b, "Tom has 3 apples and buys 4 more. How many apples has he now?")
         first = answers(b)[0]
         want = s.chat([{"role": "user", "content": "Tom has 3 apples and buys 4 more. How many apples has he now?"}], 48)
@@ -272,7 +272,7 @@ def moves_during_a_stream(s):
     threads = [threading.Thread(target=traffic, args=(s, over)) for _ in range(2)]
     try:
         start(b, s)
-        b.js("telling = 0")
+        b.js("leastSeconds = 0")
         click(b, "tab-engine")
         wait_for("the map", lambda: b.js("return document.querySelectorAll('#map td').length"))
         before = b.js(SNAPSHOT)

@@ -158,16 +158,17 @@ int bench_methods_main(int argc, char** argv) {
 	    .usage = "MODEL [-i FILE] [--methods LIST] [options]",
 	    .about =
 	        "Runs every method on the same model, prompts and kernels; the methods take turns prompt by\n"
-	        "prompt. Columns:\n"
-	        "  speedup           tokens a second over plain decoding's, median over prompts\n"
-	        "  realized          the same over all prompts together\n"
-	        "  expected_speedup  what M, alpha and c promise (SWIFT, equation 6)\n"
-	        "  CR, CTAR          Kangaroo, equations 1 and 2\n"
-	        "  rows              rows of a verification\n"
-	        "  c                 cost of a draft step over a plain step\n"
-	        "  differing         tokens that are not plain decoding's; rejection sampling, which is "
-	        "lossless\n"
-	        "                    in distribution, has some",
+	        "prompt. --help-all explains the columns.",
+	    .details = "Columns\n"
+	               "  speedup           tokens a second over plain decoding's, median over prompts\n"
+	               "  realized          the same over all prompts together\n"
+	               "  expected_speedup  what M, alpha and c promise (SWIFT, equation 6)\n"
+	               "  CR, CTAR          Kangaroo, equations 1 and 2\n"
+	               "  rows              rows of a verification\n"
+	               "  c                 cost of a draft step over a plain step\n"
+	               "  differing         tokens that are not plain decoding's; rejection sampling, which is "
+	               "lossless\n"
+	               "                    in distribution, has some",
 	    .examples = "  swiftlet bench methods -i in.jsonl --methods layerskip,adaspeed --exit-block 6",
 	    OPTIONS(option),
 	};
