@@ -25,6 +25,10 @@ static size_t round_to_line(size_t bytes) { return (bytes + COLUMN_LINE - 1) / C
 
 size_t block_map_bytes(const struct block_map* m) { return column_bytes(m->map.outputs, m->map.channels); }
 
+/* Bytes of a map's peak, and before them of its norm */
+static size_t peak_bytes(int channels) { return round_to_line((size_t)channels); }
+static size_t norm_bytes(int channels) { return round_to_line((size_t)channels * sizeof(uint16_t)); }
+
 static int count_parts(const struct block_map* m) {
 	return (m->map.channels + PART_CHANNELS - 1) / PART_CHANNELS;
 }
@@ -43,7 +47,7 @@ static void plan_map(struct column_weights* weights, struct block_map* m, const 
 			m->matrix[m->n_matrices++] = matrix[i];
 		}
 	m->map.channels = (int)channels;
-	weights->bytes += block_map_bytes(m) + 2 * round_to_line((size_t)channels * sizeof(float));
+	weights->bytes += block_map_bytes(m) + norm_bytes((int)channels) + peak_bytes((int)channels);
 	weights->parts += count_parts(m);
 }
 
@@ -77,6 +81,7 @@ void column_weights_close(struct column_weights* weights) {
 }
 
 void column_weights_place(struct column_weights* weights, void* data) {
+	struct block_map* before = NULL;
 	for (int b = 0; b < weights->n_blocks; b++)
 		for (int k = 0; k < COLUMN_KINDS; k++) {
 			struct block_map* m = &weights->block[b].map[k];
@@ -86,9 +91,11 @@ void column_weights_place(struct column_weights* weights, void* data) {
 			unsigned char* at = (unsigned char*)data + m->offset;
 			map->runs = at;
 			at += block_map_bytes(m);
-			map->peak = (const float*)(const void*)at;
-			map->norm =
-			    (const float*)(const void*)(at + round_to_line((size_t)map->channels * sizeof(float)));
+			map->norm = (const uint16_t*)(const void*)at;
+			map->peak = at + norm_bytes(map->channels);
+			if (before)
+				before->next = map;
+			before = m;
 		}
 }
 
@@ -144,14 +151,11 @@ void column_weights_make(const struct column_weights* weights, int part) {
 	const struct column_map* map = &m->map;
 	const int first = (part - m->first_part) * PART_CHANNELS, left = map->channels - first;
 	const int n = left < PART_CHANNELS ? left : PART_CHANNELS;
-	float x[COLUMN_OUTPUTS * WIDENED_STRIDE];
-	/* their own memory, which maps point to as read-only */
-	float *peak = (float*)(uintptr_t)map->peak + first, *norm = (float*)(uintptr_t)map->norm + first;
-	memset(peak, 0, (size_t)n * sizeof *peak);
-	memset(norm, 0, (size_t)n * sizeof *norm);
+	float x[COLUMN_OUTPUTS * WIDENED_STRIDE], peak[PART_CHANNELS] = {0}, norm2[PART_CHANNELS] = {0};
 	for (int64_t t = 0; t < column_tiles(map->outputs); t++) {
 		const struct column_span tile = column_tile(map->outputs, t);
 		const size_t run = column_run(tile.lines);
+		/* their own memory, which maps point to as read-only */
 		uint8_t* scale = (uint8_t*)(uintptr_t)map->runs + column_tile_offset(map->outputs, map->channels, t) +
 		                 (size_t)first * run;
 		uint8_t* codes = scale + column_run_scales(tile.lines);
@@ -159,10 +163,10 @@ void column_weights_make(const struct column_weights* weights, int part) {
 			const int64_t row = (tile.line + i) * COLUMN_OUTPUTS, rows = map->outputs - row;
 			const int outputs = rows < COLUMN_OUTPUTS ? (int)rows : COLUMN_OUTPUTS;
 			widen_outputs(weights, m, row, outputs, first, n, x);
-			weights->rounding.round(codes + i * COLUMN_LINE, scale + i * COLUMN_SCALES, run, peak, norm, x,
+			weights->rounding.round(codes + i * COLUMN_LINE, scale + i * COLUMN_SCALES, run, peak, norm2, x,
 			                        WIDENED_STRIDE, outputs, n);
 		}
 	}
-	for (int j = 0; j < n; j++)
-		norm[j] = sqrtf(norm[j]);
+	column_keys((uint8_t*)(uintptr_t)map->peak + first, (uint16_t*)(uintptr_t)map->norm + first, peak, norm2,
+	            n);
 }

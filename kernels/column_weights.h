@@ -11,7 +11,8 @@ struct block_map {
 	struct column_map map;          /* channels is 0 where there is none */
 	const struct tensor* matrix[3]; /* (n_matrices) stored */
 	int n_matrices;
-	size_t offset; /* offset of its runs in the weights' memory; peak and norm follow */
+	const struct column_map* next; /* the map that a step multiplies after this one, or NULL */
+	size_t offset;                 /* offset of its runs in the weights' memory; peak and norm follow */
 	int first_part;
 };
 

@@ -43,8 +43,9 @@ struct column_map {
 	int64_t outputs;     /* the last line is filled up with outputs whose weights are meaningless */
 	int channels;        /* at most COLUMN_CHANNELS */
 	const uint8_t* runs; /* (tiles, channels, column_run of the tile's lines), aligned to COLUMN_LINE */
-	const float* peak;   /* (channels) a channel's largest scale */
-	const float* norm;   /* (channels) ‖W_j‖ over all outputs */
+	/* Every step reads these of all channels, so they are kept short (column_keys). */
+	const uint8_t* peak;  /* (channels) the code of a channel's largest scale */
+	const uint16_t* norm; /* (channels) ‖W_j‖ over all outputs: the upper half of a float */
 };
 
 /* Lines of a channel */
@@ -90,6 +91,12 @@ static inline float column_scale(uint8_t code) {
 	memcpy(&scale, &bits, sizeof scale);
 	return scale;
 }
+static inline float column_norm(uint16_t norm) {
+	const uint32_t bits = (uint32_t)norm << 16;
+	float whole;
+	memcpy(&whole, &bits, sizeof whole);
+	return whole;
+}
 
 /* The channels of a half that a row of activations keeps, in ascending order, and their activations. The
  * arrays are the caller's, of column_list_room(channels) entries each. */
@@ -97,6 +104,7 @@ struct column_list {
 	int n;             /* kept, filled up with activations of 0 to a multiple of 4 */
 	uint16_t* channel; /* (n) */
 	float* value;      /* (n) x_j over its group's step: value·scale is at most 127 */
+	float* size;       /* (n) |x_j|·peak_j, from which the steps come */
 	float* step;       /* (groups of COLUMN_GROUP) */
 };
 
@@ -113,14 +121,12 @@ static inline struct column_range column_half(int channels, int half) {
 	return half ? (struct column_range){least, channels} : (struct column_range){0, least};
 }
 
-/* The least |x_j|·norm[j] with which a row keeps about `share` of its channels, in (0, 1): a quantile from a
- * histogram of some 256 to 512 channels, without a sort. 0, which keeps all channels but zeros, where share
- * >= 1.
- */
-float column_threshold(const struct column_map*, const float* x, float share);
+/* From n kept channels, their x_j in `value` and their sizes: fills up the list, finds steps and scales the
+ * values. */
+void column_finish(struct column_list*, int n);
 
-/* From n kept channels and their x_j in `value`: fills up the list, finds steps and scales the values. */
-void column_finish(const struct column_map*, struct column_list*, int n);
+/* A map's own peak and norm (n) of n channels, from the peak and norm2 that rounding all their lines left. */
+void column_keys(uint8_t* peak, uint16_t* norm, const float* largest_scale, const float* norm2, int n);
 
 /* Rounds `outputs` (at most COLUMN_OUTPUTS) rows of n channels to a line of each channel. codes and scale
  * point to the first channel's line and scales, peak and norm2 to its own; from one channel's run to the next

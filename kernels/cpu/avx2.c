@@ -98,10 +98,10 @@ static uint64_t read_memory(const void* memory, size_t bytes) {
 }
 
 const struct cpu_kernels cpu_avx2 = CPU_KERNELS("avx2", avx2_prepare, avx2_matmul, avx2_interleaves,
-                                                reference_column_keep, avx2_column_product);
+                                                avx2_column_threshold, avx2_column_keep, avx2_column_product);
 /* AVX-VNNI serves the products alone. */
 const struct cpu_kernels cpu_avxvnni =
-    CPU_KERNELS("avx-vnni", avx2_prepare, avxvnni_matmul, avxvnni_interleaves, reference_column_keep,
-                avxvnni_column_product);
+    CPU_KERNELS("avx-vnni", avx2_prepare, avxvnni_matmul, avxvnni_interleaves, avx2_column_threshold,
+                avx2_column_keep, avxvnni_column_product);
 
 #endif

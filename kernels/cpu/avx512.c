@@ -78,7 +78,8 @@ static uint64_t read_memory(const void* memory, size_t bytes) {
 }
 
 /* Rows are prepared 32 floats a block: wider vectors would not help. */
-const struct cpu_kernels cpu_avx512 = CPU_KERNELS("avx512", avx2_prepare, avx512_matmul, avx512_interleaves,
-                                                  avx512_column_keep, avx512_column_product);
+const struct cpu_kernels cpu_avx512 =
+    CPU_KERNELS("avx512", avx2_prepare, avx512_matmul, avx512_interleaves, avx512_column_threshold,
+                avx512_column_keep, avx512_column_product);
 
 #endif

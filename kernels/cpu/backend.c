@@ -24,6 +24,7 @@ static void cpu_close(struct backend* backend) {
 	recurrent_close(b);
 	free(b->block);
 	free(b->vectors);
+	free(b->vectors_of);
 	free(b->workspace);
 	free(b->lists_memory);
 	free(b);
@@ -398,7 +399,8 @@ static bool open_vectors(struct cpu_backend* b, struct error* error) {
 			count += vector_floats(block_tensor(&w->block[i], part));
 	b->vectors = malloc(count * sizeof(float));
 	b->block = calloc((size_t)n_blocks, sizeof *b->block);
-	if (!b->vectors || !b->block)
+	b->vectors_of = calloc((size_t)n_blocks + 1, sizeof *b->vectors_of);
+	if (!b->vectors || !b->block || !b->vectors_of)
 		return error_set(error, "out of memory for the model's norms and biases");
 	float* next = b->vectors;
 	b->output_norm = widen_vectors(&next, &w->output_norm);
@@ -412,6 +414,7 @@ static bool open_vectors(struct cpu_backend* b, struct error* error) {
 		*next++ = 1;
 	for (int i = 0; i < n_blocks; i++) {
 		b->block[i] = w->block[i];
+		b->vectors_of[i] = next;
 		for (int part = 0; part < BLOCK_PARTS; part++) {
 			struct tensor* t = block_tensor(&b->block[i], part);
 			if (vector_floats(t) == 0)
@@ -420,6 +423,7 @@ static bool open_vectors(struct cpu_backend* b, struct error* error) {
 			t->type = DTYPE_F32;
 		}
 	}
+	b->vectors_of[n_blocks] = next;
 	return true;
 }
 

@@ -60,6 +60,13 @@ struct slice_row {
 
 enum { MAX_PRODUCTS = 3, MAX_KEY_BYTES = 1024 * sizeof(float) };
 
+/* The lists of a row's two halves of channels, in cache lines of their own */
+struct row_lists {
+	_Alignas(64) struct column_list half[2];
+	uint64_t made[2], limited; /* for which product the halves and the threshold are */
+	float threshold;
+};
+
 struct cpu_backend {
 	struct backend head;
 	const struct cpu_kernels* kernels;
@@ -77,9 +84,10 @@ struct cpu_backend {
 
 	const struct draft_weights* draft_weights; /* the quantized draft weights that passes may use, or NULL */
 
-	void* lists_memory;   /* what the lists point into; NULL until there is a copy by channel */
-	float* second_halves; /* (slice_rows, …) in lists_memory: multiply_columns.c */
-	struct column_list list[2 * MAX_ROWS]; /* (slice_rows, 2) */
+	void* lists_memory;       /* what the lists point into; NULL until there is a copy by channel */
+	float* second_halves;     /* (slice_rows, …) in lists_memory: multiply_columns.c */
+	struct row_lists* list;   /* in lists_memory: of a slice's rows, or one a thread */
+	uint64_t column_products; /* how often lists have been asked for */
 
 	void* interleaved; /* the copy that `block` points into, or NULL */
 
@@ -92,7 +100,8 @@ struct cpu_backend {
 	const float *output_norm, *output_norm_bias, *output_bias, *input_projection_norm;
 	const float *join_token_norm, *join_state_norm; /* NULL where the table has no `join` */
 	const float* ones; /* (the largest head's size) the weight of norms that have none */
-	float* vectors;    /* what those point into */
+	float* vectors;    /* what those point into: blocks in ascending order, the last one's end behind them */
+	const float** vectors_of; /* (n_blocks + 1) each block's first one */
 
 	int slice_rows; /* rows of a slice at most, SLICE_ROWS to MAX_ROWS: what the workspace below is cut for */
 	struct slice_row row[MAX_ROWS];

@@ -65,10 +65,13 @@ struct cpu_kernels {
 	/* Whether it multiplies interleaved rows of a type that a model stores; NULL: of none */
 	bool (*interleaves)(enum dtype);
 
-	/* The channels with |x_j|·norm_j > threshold, ascending, and their x_j; returns how many. Both have room
-	 * for 16 more than the map's channels. */
+	/* The least |x_j|·norm_j with which a row keeps about `share` of its channels, in (0, 1): a quantile of
+	 * some 256 to 512 channels. 0, which keeps all channels but zeros, where share >= 1. */
+	float (*column_threshold)(const struct column_map*, const float* x, float share);
+	/* The channels with |x_j|·norm_j > threshold, ascending, their x_j and their sizes go to the list's
+	 * arrays (kernels/columns.h); returns how many there are. */
 	int (*column_keep)(const struct column_map*, struct column_range, const float* x, float threshold,
-	                   uint16_t* channel, float* value);
+	                   const struct column_list* to);
 	/* out[i·out_stride + o] = output o of the span, which lies in the tile, for each of n rows' kept channels
 	 * (kernels/columns.h), for o in [0, span.lines·COLUMN_OUTPUTS). */
 	void (*column_product)(float* out, size_t out_stride, const struct column_map*, int64_t tile,
@@ -106,12 +109,13 @@ struct cpu_kernels {
 };
 
 /* Defines a table of the functions with these names in the including file. */
-#define CPU_KERNELS(named, prepares, multiplies, interleaved, keeps, columns)                                \
+#define CPU_KERNELS(named, prepares, multiplies, interleaved, thresholds, keeps, columns)                    \
 	{                                                                                                        \
 		.name = named, .prepare = prepares, .matmul = multiplies, .interleaves = interleaved,                \
-		.column_keep = keeps, .column_product = columns, .attention = attention, .delta_step = delta_step,   \
-		.scan_step = scan_step, .rms_norm = rms_norm, .gate = gate, .join = join, .store = store,            \
-		.sum_exp = sum_exp, .softcap = softcap, .read = read_memory,                                         \
+		.column_threshold = thresholds, .column_keep = keeps, .column_product = columns,                     \
+		.attention = attention, .delta_step = delta_step, .scan_step = scan_step, .rms_norm = rms_norm,      \
+		.gate = gate, .join = join, .store = store, .sum_exp = sum_exp, .softcap = softcap,                  \
+		.read = read_memory,                                                                                 \
 	}
 
 extern const struct cpu_kernels cpu_reference;

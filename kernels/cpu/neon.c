@@ -120,10 +120,13 @@ static uint64_t read_memory(const void* memory, size_t bytes) {
 }
 
 const struct cpu_kernels cpu_neon =
-    CPU_KERNELS("neon", neon_prepare, neon_matmul, NULL, reference_column_keep, neon_column_product);
+    CPU_KERNELS("neon", neon_prepare, neon_matmul, NULL, reference_column_threshold, reference_column_keep,
+                neon_column_product);
 const struct cpu_kernels cpu_dotprod =
-    CPU_KERNELS("dotprod", neon_prepare, dotprod_matmul, NULL, reference_column_keep, dotprod_column_product);
+    CPU_KERNELS("dotprod", neon_prepare, dotprod_matmul, NULL, reference_column_threshold,
+                reference_column_keep, dotprod_column_product);
 const struct cpu_kernels cpu_i8mm =
-    CPU_KERNELS("i8mm", neon_prepare, i8mm_matmul, NULL, reference_column_keep, dotprod_column_product);
+    CPU_KERNELS("i8mm", neon_prepare, i8mm_matmul, NULL, reference_column_threshold, reference_column_keep,
+                dotprod_column_product);
 
 #endif

@@ -5,6 +5,7 @@
  * products, the part between them, output product, residual add. */
 #include "kernels/clock.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/matmul.h"
 
 #include <assert.h>
 #include <math.h>
@@ -604,6 +605,17 @@ static void note_skipped(struct cpu_backend* b, int sub_layer, int n) {
 
 /* ---- sub-layers in turn -------------------------------------------------------------------- */
 
+/* Fetches a block's norms and biases while the block before it is computed: each of them is read by one
+ * thread that would wait for memory. Those of experts are as large as weights, and not fetched. */
+static void fetch_vectors(const struct cpu_backend* b, int block) {
+	enum { MOST_FLOATS = 1 << 14, LINE_FLOATS = 16 };
+	if (block >= b->head.weights->shape.n_blocks)
+		return;
+	const float *at = b->vectors_of[block], *end = b->vectors_of[block + 1];
+	for (; end - at <= MOST_FLOATS && at < end; at += LINE_FLOATS)
+		fetch_line(at, true);
+}
+
 /* Computes what later sub-layers need of a skipped one. */
 static void skip_sub_layer(struct cpu_backend* b, int sub_layer, int n) {
 	const struct weight_table* w = b->head.weights;
@@ -667,6 +679,8 @@ static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, in
 			note_skipped(b, s, n);
 		if (s % 2 == 0)
 			begin_block(b, s / 2, n);
+		else
+			fetch_vectors(b, s / 2 + 1);
 		if (skip)
 			skip_sub_layer(b, s, n);
 		else

@@ -233,5 +233,6 @@ static uint64_t read_memory(const void* memory, size_t bytes) {
 	return fold[0] ^ fold[1] ^ fold[2] ^ fold[3] ^ fold[4] ^ fold[5] ^ fold[6] ^ fold[7];
 }
 
-const struct cpu_kernels cpu_reference = CPU_KERNELS("reference", reference_prepare, reference_matmul, NULL,
-                                                     reference_column_keep, reference_column_product);
+const struct cpu_kernels cpu_reference =
+    CPU_KERNELS("reference", reference_prepare, reference_matmul, NULL, reference_column_threshold,
+                reference_column_keep, reference_column_product);

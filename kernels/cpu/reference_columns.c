@@ -2,15 +2,21 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/column_threshold.h"
 #include "kernels/cpu/columns.h"
 
+float reference_column_threshold(const struct column_map* map, const float* x, float share) {
+	return find_threshold(map, x, share);
+}
+
 int reference_column_keep(const struct column_map* map, struct column_range range, const float* x,
-                          float threshold, uint16_t* channel, float* value) {
+                          float threshold, const struct column_list* to) {
 	int n = 0;
 	for (int j = range.begin; j < range.end; j++) {
-		channel[n] = (uint16_t)j; /* written in any case: no branch to guess */
-		value[n] = x[j];
-		n += fabsf(x[j]) * map->norm[j] > threshold;
+		to->channel[n] = (uint16_t)j; /* written in any case: no branch to guess */
+		to->value[n] = x[j];
+		to->size[n] = fabsf(x[j]) * column_scale(map->peak[j]);
+		n += fabsf(x[j]) * column_norm(map->norm[j]) > threshold;
 	}
 	return n;
 }

@@ -32,8 +32,8 @@ enum { TILED_CHANNELS = 400 }; /* of a map with more than one tile, at most */
 struct trial {
 	struct column_map map;
 	float* w; /* (outputs, channels) */
-	uint8_t* runs;
-	float *peak, *norm;
+	uint8_t *runs, *peak;
+	uint16_t* norm;
 	float* x; /* (channels) */
 };
 
@@ -53,8 +53,7 @@ static int tile_of(int outputs, int line) {
 
 static void round_map(struct trial* t, column_round_function* round, int channels_a_call) {
 	const int channels = t->map.channels, outputs = (int)t->map.outputs;
-	memset(t->peak, 0, (size_t)channels * sizeof(float));
-	memset(t->norm, 0, (size_t)channels * sizeof(float));
+	float *const peak = allocate((size_t)channels * 4), *const norm2 = allocate((size_t)channels * 4);
 	for (int line = 0; line * COLUMN_OUTPUTS < outputs; line++) {
 		const int first = line * COLUMN_OUTPUTS, left = outputs - first;
 		const int t_of_line = tile_of(outputs, line);
@@ -66,20 +65,21 @@ static void round_map(struct trial* t, column_round_function* round, int channel
 			uint8_t* const scale = runs + (size_t)j * run + (line - tile.line) * COLUMN_SCALES;
 			uint8_t* const codes =
 			    runs + (size_t)j * run + column_run_scales(tile.lines) + (line - tile.line) * COLUMN_LINE;
-			round(codes, scale, run, t->peak + j, t->norm + j, t->w + (size_t)first * (size_t)channels + j,
+			round(codes, scale, run, peak + j, norm2 + j, t->w + (size_t)first * (size_t)channels + j,
 			      channels, left < COLUMN_OUTPUTS ? left : COLUMN_OUTPUTS, n);
 		}
 	}
-	for (int j = 0; j < channels; j++)
-		t->norm[j] = sqrtf(t->norm[j]);
+	column_keys(t->peak, t->norm, peak, norm2, channels);
+	free(peak);
+	free(norm2);
 }
 
 static struct trial open_trial(int outputs, int channels) {
 	const size_t n = (size_t)channels;
 	struct trial t = {.w = allocate((size_t)outputs * n * 4),
 	                  .runs = allocate(column_bytes(outputs, channels)),
-	                  .peak = allocate(n * 4),
-	                  .norm = allocate(n * 4),
+	                  .peak = allocate(n),
+	                  .norm = allocate(n * 2),
 	                  .x = allocate(n * 4)};
 	t.map = (struct column_map){
 	    .outputs = outputs, .channels = channels, .runs = t.runs, .peak = t.peak, .norm = t.norm};
@@ -100,20 +100,22 @@ static void close_trial(struct trial* t) {
 
 static struct column_list open_list(int channels) {
 	const size_t room = column_list_room(channels);
-	return (struct column_list){
-	    .channel = allocate(room * 2), .value = allocate(room * 4), .step = allocate(room * 4)};
+	return (struct column_list){.channel = allocate(room * 2),
+	                            .value = allocate(room * 4),
+	                            .size = allocate(room * 4),
+	                            .step = allocate(room * 4)};
 }
 
 static void close_list(struct column_list* list) {
 	free(list->channel);
 	free(list->value);
+	free(list->size);
 	free(list->step);
 }
 
 static void fill_list(struct column_list* list, const struct cpu_kernels* kernels, const struct trial* t,
                       struct column_range range, float threshold) {
-	column_finish(&t->map, list,
-	              kernels->column_keep(&t->map, range, t->x, threshold, list->channel, list->value));
+	column_finish(list, kernels->column_keep(&t->map, range, t->x, threshold, list));
 }
 
 static struct column_range all_channels(const struct trial* t) {
@@ -148,10 +150,11 @@ static void same_bytes(int outputs, int channels, bool odd, column_round_functio
 	round_map(&other, fast, 1 + random_below(channels));
 	const size_t n = (size_t)channels;
 	assert_memory_equal(plain.runs, other.runs, column_bytes(outputs, channels));
-	assert_memory_equal(plain.peak, other.peak, n * 4);
-	for (size_t j = 0; j < n; j++) /* what is no number has no particular bits */
-		assert_true(odd && isnan(plain.norm[j]) ? isnan(other.norm[j])
-		                                        : memcmp(&plain.norm[j], &other.norm[j], 4) == 0);
+	assert_memory_equal(plain.peak, other.peak, n);
+	for (size_t j = 0; j < n; j++) { /* what is no number has no particular bits */
+		const float norm = column_norm(plain.norm[j]), also = column_norm(other.norm[j]);
+		assert_true(odd && isnan(norm) ? isnan(also) : memcmp(&norm, &also, 4) == 0);
+	}
 	close_trial(&plain);
 	close_trial(&other);
 }
@@ -196,7 +199,7 @@ static void check_span(const struct cpu_kernels* fast, const struct trial* t, in
 static void check_products(struct trial* t, struct column_range range, float share) {
 	const struct cpu_kernels* fast[MAX_ISAS];
 	const int n_fast = cpu_kernels_here(fast), channels = t->map.channels;
-	const float threshold = column_threshold(&t->map, t->x, share);
+	const float threshold = cpu_reference.column_threshold(&t->map, t->x, share);
 	struct column_list plain = open_list(channels), list = open_list(channels);
 	fill_list(&plain, &cpu_reference, t, range, threshold);
 	for (int tile = 0; tile < column_tiles(t->map.outputs); tile++) {
@@ -205,10 +208,13 @@ static void check_products(struct trial* t, struct column_range range, float sha
 		span.line += skipped;
 		span.lines = 1 + random_below(span.lines - skipped);
 		for (int i = 0; i < n_fast; i++) {
+			const float same = fast[i]->column_threshold(&t->map, t->x, share);
+			assert_memory_equal(&same, &threshold, sizeof same);
 			fill_list(&list, fast[i], t, range, threshold);
 			assert_int_equal(list.n, plain.n);
 			assert_memory_equal(list.channel, plain.channel, (size_t)list.n * 2);
 			assert_memory_equal(list.value, plain.value, (size_t)list.n * 4);
+			assert_memory_equal(list.size, plain.size, (size_t)list.n * 4);
 			check_span(fast[i], t, tile, span, &list, &plain);
 		}
 	}
@@ -290,16 +296,16 @@ static void thresholds_keep_their_share(void** state) {
 	round_map(&t, column_round, MOST_CHANNELS);
 	struct column_list list = open_list(MOST_CHANNELS);
 	for (float share = 0.1f; share < 1; share += 0.2f) {
-		const float threshold = column_threshold(&t.map, t.x, share);
-		const int n =
-		    cpu_reference.column_keep(&t.map, all_channels(&t), t.x, threshold, list.channel, list.value);
+		const float threshold = cpu_reference.column_threshold(&t.map, t.x, share);
+		const int n = cpu_reference.column_keep(&t.map, all_channels(&t), t.x, threshold, &list);
 		assert_true(fabsf((float)n / MOST_CHANNELS - share) < 0.08f);
 	}
-	assert_true(column_threshold(&t.map, t.x, 1) <= 0);
+	assert_true(cpu_reference.column_threshold(&t.map, t.x, 1) <= 0);
 	for (int j = 0; j < MOST_CHANNELS; j++)
 		t.x[j] = j == 5 ? NAN : j == 8 ? INFINITY : 0;
 	for (int i = 0; i < 2; i++) {
-		fill_list(&list, &cpu_reference, &t, all_channels(&t), column_threshold(&t.map, t.x, 0.5f));
+		fill_list(&list, &cpu_reference, &t, all_channels(&t),
+		          cpu_reference.column_threshold(&t.map, t.x, 0.5f));
 		float out[COLUMN_OUTPUTS];
 		cpu_reference.column_product(out, 0, &t.map, 0, (struct column_span){0, 1}, &list,
 		                             1); /* whatever comes: no trap */

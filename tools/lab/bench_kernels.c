@@ -45,9 +45,10 @@ struct sweeps {
 	/* of weights by input channel */
 	struct column_map map;
 	struct column_list kept;
-	float ones[MATRIX_COLS];
+	uint8_t peak[MATRIX_COLS]; /* all channels' keys are the same */
+	uint16_t norm[MATRIX_COLS];
 	uint16_t channel[MATRIX_COLS + 16];
-	float value[MATRIX_COLS + 16], step[MATRIX_COLS];
+	float value[MATRIX_COLS + 16], size[MATRIX_COLS + 16], step[MATRIX_COLS];
 };
 
 enum {
@@ -168,21 +169,22 @@ static void column_part(void* user, int part, int thread) {
 /* Times a row's products with the channels that it keeps. The floor is the time to read those alone. */
 static void sweep_columns(struct sweeps* b) {
 	static const int kept[] = {100, 60, 43, 35, 28}; /* per cent */
+	static const float one = 1;
 	b->map = (struct column_map){.outputs = (int64_t)COLUMN_MAP_LINES * COLUMN_OUTPUTS,
 	                             .channels = MATRIX_COLS,
 	                             .runs = b->buffer, /* any bytes do */
-	                             .peak = b->ones,
-	                             .norm = b->ones};
-	b->kept = (struct column_list){.channel = b->channel, .value = b->value, .step = b->step};
+	                             .peak = b->peak,
+	                             .norm = b->norm};
+	b->kept =
+	    (struct column_list){.channel = b->channel, .value = b->value, .size = b->size, .step = b->step};
 	for (int j = 0; j < MATRIX_COLS; j++)
-		b->ones[j] = 1;
+		column_keys(b->peak + j, b->norm + j, &one, &one, 1);
 	for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
 		char kernel[32];
 		snprintf(kernel, sizeof kernel, "channels, %d %%", kept[i]);
-		const float threshold = column_threshold(&b->map, b->x, (float)kept[i] / 100);
-		column_finish(&b->map, &b->kept,
-		              b->kernels->column_keep(&b->map, (struct column_range){0, MATRIX_COLS}, b->x, threshold,
-		                                      b->channel, b->value));
+		const float threshold = b->kernels->column_threshold(&b->map, b->x, (float)kept[i] / 100);
+		column_finish(&b->kept, b->kernels->column_keep(&b->map, (struct column_range){0, MATRIX_COLS}, b->x,
+		                                                threshold, &b->kept));
 		const double bytes = (double)COLUMN_MAP_LINES * b->kept.n * COLUMN_LINE;
 		const double seconds = best_sweep(b, COLUMN_TILES, column_part);
 		report_kernel(b, kernel, DTYPE_Q4_0, 1, seconds, bytes / b->bandwidth, NAN);
