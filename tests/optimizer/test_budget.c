@@ -371,12 +371,12 @@ static void test_making_a_copy(void** state) {
 	/* ahead of time; it may take half as much again as was thought */
 	assert_true(budget_allows_making(&budget, 1, 40, 40, 1000));
 	/* in requests that can bring in what is left of it */
-	assert_true(budget_allows_making(&budget, 1, 20, 20, 80));
-	assert_false(budget_allows_making(&budget, 1, 20, 20, 79));
-	assert_true(budget_allows_making(&budget, 1, 20, 5, 20));
+	assert_true(budget_allows_making(&budget, 1, 20, 20, 60));
+	assert_false(budget_allows_making(&budget, 1, 20, 20, 59));
+	assert_true(budget_allows_making(&budget, 1, 20, 5, 15));
 	/* or after requests that were long enough together, however short this one is */
-	assert_true(budget_allows_making(&budget, 1, 20, 10, 1));
-	assert_false(budget_allows_making(&budget, 1, 20, 10.1, 1));
+	assert_true(budget_allows_making(&budget, 1, 20, 13, 1));
+	assert_false(budget_allows_making(&budget, 1, 20, 13.4, 1));
 	assert_false(budget_allows_making(&budget, 1, 41, 10, 1));
 	assert_false(budget_allows_learning(&budget, 0.5));
 	budget_make(&budget, 71, 40);
@@ -406,11 +406,11 @@ static void test_making_a_copy(void** state) {
 	assert_float_equal(budget.balance, 60, 1e-12);
 	assert_false(budget_allows_making(&budget, 1, 49, 48, 1000));
 	assert_true(budget_allows_making(&budget, 1, 48, 48, 1000));
-	/* or a fourth of the time of all requests */
+	/* or a third of the time of all requests */
 	budget_round(&budget, 92, 92);
-	assert_true(budget_allows_making(&budget, 3, 49, 48, 1));
-	assert_false(budget_allows_making(&budget, 3, 49, 48.1, 1));
-	budget_make(&budget, 45, 49);
+	assert_true(budget_allows_making(&budget, 3, 49, 64, 1));
+	assert_false(budget_allows_making(&budget, 3, 49, 64.1, 1));
+	budget_make(&budget, 61, 49);
 	assert_true(budget_allows_making(&budget, 2, 49, 2, 1));
 	assert_false(budget_allows_making(&budget, 2.1, 49, 2, 1));
 	/* drafts that lost do not keep a model from its draft weights: learning has a share of its own */
