@@ -18,14 +18,14 @@ typedef float four_floats __attribute__((vector_size(16)));
 typedef int32_t four_ints __attribute__((vector_size(16)));
 typedef uint16_t four_words __attribute__((vector_size(8)));
 
-/* The bits of |x_j|·norm_j of four neighbours */
+/* The bits of |x_j|·norm_j of four neighbours, without a sign that a NaN may have */
 static inline four_ints saliency_bits(const float* x, const uint16_t* norm) {
 	four_words words;
 	four_ints bits;
 	memcpy(&words, norm, sizeof words);
 	memcpy(&bits, x, sizeof bits);
 	const four_ints norms = __builtin_convertvector(words, four_ints) << 16;
-	return (four_ints)((four_floats)(bits & INT32_MAX) * (four_floats)norms);
+	return (four_ints)((four_floats)bits * (four_floats)norms) & INT32_MAX;
 }
 
 /* Returns how many; behind the last one lie negative numbers up to a whole vector. */
@@ -38,8 +38,9 @@ static inline int sample_channels(const struct column_map* map, const float* x, 
 		memcpy(sample + n, &bits, sizeof bits);
 	}
 	for (int j = fours * BESIDE; fours < SAMPLED / BESIDE && j < map->channels; j++) {
-		const float saliency = column_norm(map->norm[j]) * (x[j] < 0 ? -x[j] : x[j]);
-		memcpy(sample + n++, &saliency, sizeof saliency);
+		const float saliency = column_norm(map->norm[j]) * x[j];
+		memcpy(sample + n, &saliency, sizeof saliency);
+		sample[n++] &= INT32_MAX;
 	}
 	for (int i = n; i < n + FLOAT_LANES; i++)
 		sample[i] = -1;
