@@ -90,30 +90,30 @@ const struct option option_table[] = {
     {"threads", 't', true, TAKES_INTEGER, AT(engine.threads), 0, 1024, NULL, "N",
      "CPU threads; 0 takes one for each CPU that the process may use", "0", NULL},
     {"context", 'c', true, TAKES_INTEGER, AT(cache.context), 2, 1 << 24, "auto=0", "N",
-     "size of the KV cache in tokens (the model's limit, or what half of\nthe free memory holds; on a GPU at "
+     "size of the KV cache in tokens (the model's limit, or what half of the free memory holds; on a GPU at "
      "most 4096)",
      NULL, NULL},
     {"cache-type", 0, false, TAKES_NAME, AT(cache.type), 0, 0, "auto f16 f32 q8_0", NULL,
-     "element type of the KV cache; auto is f32 for F32 models and f16\nfor others; q8_0 takes half the "
-     "memory of f16 and gives other\ntokens (CPU only)",
+     "element type of the KV cache; auto is f32 for F32 models and f16 for others; q8_0 takes half the "
+     "memory of f16 and gives other tokens (CPU only)",
      "auto", NULL},
     {"cache-memory", 0, false, TAKES_SIZE, AT(cache.memory), 0, 0, NULL, "SIZE",
-     "memory of all KV caches together, such as 800M or 1.5G (enough\nfor every context; serve: for four)",
+     "memory of all KV caches together, such as 800M or 1.5G (enough for every context; serve: for four)",
      NULL, NULL},
     {"isa", 0, false, TAKES_NAME, AT(engine.isa), 0, 0,
      "auto reference avx2 avx-vnni avx512 neon dotprod i8mm", NULL, "instruction set; auto takes the best",
      "auto", NULL},
     {"devices", 0, false, TAKES_INTEGER, AT(engine.devices), 1, 16, NULL, "N",
-     "share the model over N GPUs by NCCL; every N gives the same tokens\n(one GPU, whose prompts may use "
+     "share the model over N GPUs by NCCL; every N gives the same tokens (one GPU, whose prompts may use "
      "cuBLAS)",
      NULL, NULL},
     {"screened-head", 0, false, TAKES_CHOICE, AT(engine.screened_head), 0, 0, "auto=-1 on=1 off=0", NULL,
-     "read the output head as a 4-bit copy, and compute exactly only the\ntokens that can win: the same "
-     "bits, fewer bytes; auto does so\nwhere it saves time",
+     "read the output head as a 4-bit copy, and compute exactly only the tokens that can win: the same "
+     "bits, fewer bytes; auto does so where it saves time",
      "auto", NULL},
     {"interleave", 0, false, TAKES_CHOICE, AT(engine.interleave), 0, 0, "auto=-1 on=1 off=0", NULL,
-     "keep a copy of quantized weights in memory in the order that the\nprocessor multiplies them: the same "
-     "bits, and passes of several\nrows take about .8 of the time; auto does so where it fits\n(CPU with "
+     "keep a copy of quantized weights in memory in the order that the processor multiplies them: the same "
+     "bits, and passes of several rows take about .8 of the time; auto does so where it fits (CPU with "
      "AVX2)",
      "auto", NULL},
 
@@ -134,24 +134,24 @@ const struct option option_table[] = {
      "auto=2 swift=0 vanilla=1 ngram=3 jacobi=4 lookahead=5 uniform=6 random=7 self-spec=8 clasp=9 "
      "layerskip=10 adaspeed=11 kangaroo=12 ppd=13",
      NULL,
-     "how tokens are drafted; auto drafts where it pays, vanilla decodes\nplainly; the output is the same",
+     "how tokens are drafted; auto drafts where it pays, vanilla decodes plainly; the output is the same",
      "auto", NULL},
     {"drafters", 0, false, TAKES_OWN, 0, 0, 0, NULL, "LIST|none",
-     "which drafters auto may use: mask, model, mtp, prediction,\nretrieval, recycle, form, or all (all; "
+     "which drafters auto may use: mask, model, mtp, prediction, retrieval, recycle, form, or all (all; "
      "recycle "
      "on a GPU only)",
      NULL, set_drafters},
     {"draft-model", 0, false, TAKES_PATH, AT(drafting.model), 0, ROOM(drafting.model), "a model", "MODEL",
      "let another, smaller model of the same vocabulary draft too", NULL, NULL},
     {"draft-bits", 0, false, TAKES_CHOICE, AT(draft_weights.bits), 0, 0, "auto=-1 off=0 4=4 8=8", NULL,
-     "draft with weights quantized to so many bits; a number makes them\nbefore the first token, auto after "
+     "draft with weights quantized to so many bits; a number makes them before the first token, auto after "
      "the first tokens where it pays",
      "auto", NULL},
     {"draft-read", 0, false, TAKES_REAL, AT(draft_weights.read), 0.05, 1, "auto=0", "auto|SHARE",
-     "share of the quantized draft weights that a draft step reads,\non a CPU (auto: 0.43)", NULL, NULL},
+     "share of the quantized draft weights that a draft step reads, on a CPU (auto: 0.43)", NULL, NULL},
     {"draft-pages", 0, false, TAKES_INTEGER, AT(drafting.pages), 1, MAX_LISTED, "auto=-1 off=0", "auto|off|N",
-     "pages of 64 tokens that drafts read of a long text, on a CPU: those\nthat verified tokens looked at "
-     "most (auto: 16, where that saves time;\noff: all of it)",
+     "pages of 64 tokens that drafts read of a long text, on a CPU: those that verified tokens looked at "
+     "most (auto: 16, where that saves time; off: all of it)",
      "auto", NULL},
     {"draft-memory", 0, false, TAKES_SIZE, AT(draft_weights.memory), 0, 0, NULL, "SIZE",
      "limit for the quantized draft weights (a quarter of what is free)", NULL, NULL},
@@ -162,21 +162,21 @@ const struct option option_table[] = {
     {"search", 0, false, TAKES_FLAG, AT(learning.search), 0, 0, "on=1 off=0", NULL,
      "search for what drafts can leave out; off keeps the mask as it is", "on", NULL},
     {"opt-budget", 0, false, TAKES_REAL, AT(learning.budget), 0, 1e9, "inf=inf", "X",
-     "share of decoding time that learning may take, or inf (0.01; at\nfirst up to 32 steps of the time that "
+     "share of decoding time that learning may take, or inf (0.01; at first up to 32 steps of the time that "
      "drafts saved)",
      NULL, NULL},
     {"idle-learning", 0, false, TAKES_REAL, AT(learning.idle), 0, 1e9, "off=0 inf=inf", "off|SHARE|inf",
-     "let chat and serve make draft weights and learn while no request\nruns; learn at idle priority, for at "
-     "most SHARE of the seconds that\nrequests took",
+     "let chat and serve make draft weights and learn while no request runs; learn at idle priority, for at "
+     "most SHARE of the seconds that requests took",
      "1", NULL},
     {"bank", 0, false, TAKES_FLAG, AT(learning.bank), 0, 0, "on=1 off=0", NULL,
      "keep masks by workload, and begin with them", "on", NULL},
 
     HEADING_ROW("Research: SWIFT as published"),
     {"preset", 0, false, TAKES_OWN, 0, 0, 0, NULL, "paper",
-     "proposes a mask before every round, every 25th by Bayesian\noptimization and the others at random; "
-     "scores it on the first 32\ntokens of each text; drafts with the best raw score; verifies the\nwhole "
-     "tree in every round. Two things differ: the KV cache is not\ncopied, and sampling is coupled, so that "
+     "proposes a mask before every round, every 25th by Bayesian optimization and the others at random; "
+     "scores it on the first 32 tokens of each text; drafts with the best raw score; verifies the whole "
+     "tree in every round. Two things differ: the KV cache is not copied, and sampling is coupled, so that "
      "the text is plain decoding's",
      NULL, set_preset},
 
@@ -190,7 +190,7 @@ const struct option option_table[] = {
     {"max-tree", 0, false, TAKES_INTEGER, AT(drafting.max_tree), 2, 256, "auto=0 paper=-1", "auto|paper|N",
      "rows of the tree of drafts, the root included", "auto", NULL},
     {"tree-top-k", 0, false, TAKES_OWN, 0, 0, 0, NULL, "A,B,C,D",
-     "alternatives by a step's confidence (10,8,5,3 when greedy,\n10,5,3,1 when sampled)", NULL, set_top_k},
+     "alternatives by a step's confidence (10,8,5,3 when greedy, 10,5,3,1 when sampled)", NULL, set_top_k},
     {"stop-rule", 0, false, TAKES_CHOICE, AT(standalone.stop_rule), 0, 0,
      "own=-1 fixed=0 marginal=1 product=2 probe=3 gain=4", NULL, "when a chain of drafts ends", "own", NULL},
     {"stop-threshold", 0, false, TAKES_REAL, AT(standalone.stop_threshold), 0, 1, "own=-1", "P",
@@ -198,7 +198,7 @@ const struct option option_table[] = {
     {"stop-adapts", 0, false, TAKES_FLAG, AT(standalone.stop_fixed), 0, 0, "on=0 off=1", NULL,
      "the threshold follows what is accepted", "on", NULL},
     {"acceptance", 0, false, TAKES_FLAG, AT(standalone.rejection), 0, 0, "coupled=0 rejection=1", NULL,
-     "how samples are verified; rejection is lossless in distribution\nonly", "coupled", NULL},
+     "how samples are verified; rejection is lossless in distribution only", "coupled", NULL},
     {"exit-block", 0, false, TAKES_INTEGER, AT(standalone.exit_block), 1, MAX_BLOCKS - 1, "auto=0", "E",
      "layerskip, adaspeed, ppd: draft with the first E blocks", "auto", NULL},
     {"speculations", 0, false, TAKES_INTEGER, AT(standalone.speculations), 1, MAX_DRAFT, "auto=0", "N",
@@ -216,7 +216,7 @@ const struct option option_table[] = {
 
     HEADING_ROW("Research: the search for layers to skip"),
     {"skip-ratio", 0, false, TAKES_REAL, AT(learning.skip_ratio), 0.01, 0.99, "auto=0", "R",
-     "share of the skippable layers to skip; auto searches for levels in\nplace of layers where drafts read "
+     "share of the skippable layers to skip; auto searches for levels in place of layers where drafts read "
      "channels, and else skips 0.45",
      "auto", NULL},
     {"window", 0, false, TAKES_INTEGER, AT(learning.window), 1, 256, NULL, "N",

@@ -180,7 +180,7 @@ struct option {
 	const char* words;    /* TAKES_CHOICE, TAKES_FLAG: "word=value word=value…"; NAME: the words allowed;
 	                         REAL, INTEGER: one more word; PATH: what may be given */
 	const char* value;    /* what stands for the value in the help; NULL: the words */
-	const char* help;     /* lines */
+	const char* help;
 	const char* fallback; /* the default as a text; "": `help` names it; NULL: as options_default has it */
 	bool (*set)(struct swiftlet_options*, const char* value, struct error*); /* OWN */
 };

@@ -40,6 +40,8 @@ class Usage(EndToEnd):
                 if "--help-all" in usual:
                     whole = run(*command, "--help-all").stdout.decode()
                     self.assertGreater(len(whole), len(usual))
+                    entries = usual.split("Options (defaults in parentheses)\n")[1].splitlines()
+                    self.assertEqual([line for line in entries if line not in whole.splitlines() and " NAME" not in line], [])
                     options = re.compile(r"^  (?:-\w, )?(--[a-z-]+)", re.M)
                     self.assertEqual(set(options.findall(usual)) - set(options.findall(whole)), set())
         whole = run("run", "--help-all").stdout.decode()

@@ -243,7 +243,7 @@ int bench_kernels_main(int argc, char** argv) {
 	const struct command_option option[] = {
 	    FLAG("json", "print one JSON object instead of a table", &json),
 	    TEXT("isa", 0, "NAME",
-	         "instruction set: auto, reference, avx2, avx-vnni, avx512, neon,\ndotprod or i8mm (auto)", &isa),
+	         "instruction set: auto, reference, avx2, avx-vnni, avx512, neon, dotprod or i8mm (auto)", &isa),
 	    COUNT("threads", 0, "N", "CPU threads; 0 takes one for each CPU that the process may use (0)",
 	          &threads, 0, 1024),
 	};

@@ -252,7 +252,7 @@ int bench_levels_main(int argc, char** argv) {
 	    COUNT("prompts", 'p', "N", "stop after so many prompts", &b.most_prompts, 1, MOST_PROMPTS),
 	    COUNT("tokens", 'n', "N", "tokens of an answer at most", &b.most_tokens, 2, MOST_TOKENS),
 	    TEXT("kept", 0, "A,B,C,D",
-	         "one more choice: the shares kept of attention's input and output, the\nMLP's input and down's "
+	         "one more choice: the shares kept of attention's input and output, the MLP's input and down's "
 	         "input",
 	         &b.kept),
 	    FLAG("where", "the seconds of each part of a plain step, and of a draft step", &b.where),

@@ -358,14 +358,14 @@ int bench_replay_main(int argc, char** argv) {
 	    BENCH_OPTIONS(r.part),
 	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (standard input)", &r.input),
 	    TEXT("costs", 0, "LIST|FILE",
-	         "costs: slope=S or v2=V,v4=V…, and c=C; or a file that\n"
+	         "costs: slope=S or v2=V,v4=V…, and c=C; or a file that "
 	         "bench decode --rows --json wrote (slope=0.05,c=0.55)",
 	         &r.cost_text),
 	    TEXT("drafters", 0, "LIST", "which drafters draft (prediction,retrieval,recycle)", &r.drafter_text),
 	    COUNT("instances", 'n', "N", "stop after so many prompts (all)", &r.most_instances, 1, INT32_MAX),
 	    MORE_OPTIONS,
 	    TEXT("answers", 0, "FILE",
-	         "answers that `stream --method vanilla -o` wrote to the same prompts:\nthe model is not run; no "
+	         "answers that `stream --method vanilla -o` wrote to the same prompts: the model is not run; no "
 	         "mask "
 	         "drafts, and recycle learns nothing",
 	         &r.answer_path),

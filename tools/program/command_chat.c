@@ -235,7 +235,7 @@ int command_chat(int argc, char** argv) {
 	    MODEL_OPTION(chat.runtime.wish),
 	    MORE_OPTIONS,
 	    TEXT("chat-template-kwargs", 0, "JSON",
-	         "variables of the chat template, such as\n{\"enable_thinking\": false}", &chat.variables),
+	         "variables of the chat template, such as {\"enable_thinking\": false}", &chat.variables),
 	    RUNTIME_OPTIONS(chat.runtime.wish),
 	};
 	struct command_line line = {

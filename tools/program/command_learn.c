@@ -215,7 +215,7 @@ static int open_learn(struct learn* l) {
 int command_learn(int argc, char** argv) {
 	struct learn l = {.seconds = 60};
 	const struct command_option option[] = {
-	    TEXT("input", 'i', "FILE", "prompts like those to come, one JSON object a line\n(-: standard input)",
+	    TEXT("input", 'i', "FILE", "prompts like those to come, one JSON object a line (-: standard input)",
 	         &l.input),
 	    COUNT("seconds", 0, "N", "how long to search", &l.seconds, 1, 1 << 24),
 	    FLAG("json", "print one JSON object instead of a table", &l.json),

@@ -443,11 +443,11 @@ int command_masks(int argc, char** argv) {
 	struct masks m = {0};
 	const struct command_option option[] = {
 	    TEXT("store", 0, "FILE|URL",
-	         "the store: a file, or postgresql://…\n(~/.local/state/swiftlet/masks.db)", &m.store_path),
+	         "the store: a file, or postgresql://… (~/.local/state/swiftlet/masks.db)", &m.store_path),
 	    TEXT("model", 'm', "MODEL", "the model that the masks are for; masks that do not fit are refused",
 	         &m.model_spec),
 	    TEXT("output", 'o', "FILE",
-	         "write to this file (export: else to standard output;\nimport: else to the store)", &m.output),
+	         "write to this file (export: else to standard output; import: else to the store)", &m.output),
 	    TEXT("format", 0, "swiftlet|skip_layers",
 	         "format of export: swiftlet's, or the published code's (swiftlet)", &m.format),
 	    TEXT("key", 0, "KEY", "one mask of a file, by its key or task", &m.key),

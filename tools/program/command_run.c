@@ -244,7 +244,7 @@ int command_run(int argc, char** argv) {
 	    MORE_OPTIONS,
 	    FLAG("chat", "use the chat template, also with the built-in model", &run.chat),
 	    TEXT("chat-template-kwargs", 0, "JSON",
-	         "variables of the chat template, such as\n{\"enable_thinking\": false}", &run.variables),
+	         "variables of the chat template, such as {\"enable_thinking\": false}", &run.variables),
 	    TEXT(
 	        "expect", 0, "FILE",
 	        "a text that the answer is likely to follow, such as a file before\nan edit; drafts come from it",

@@ -100,19 +100,18 @@ int command_serve(int argc, char** argv) {
 	                  .grace = 10};
 	const struct command_option option[] = {
 	    TEXT("host", 0, "ADDRESS",
-	         "listen on this address (127.0.0.1); one that other machines reach\nneeds a key",
-	         &s.option.host),
+	         "listen on this address (127.0.0.1); one that other machines reach needs a key", &s.option.host),
 	    COUNT("port", 0, "N", "listen on this port; 0 takes a free one", &s.option.port, 0, 65535),
 	    TEXT("api-key", 0, "KEY", "ask clients for this key; other users here can see it", &s.option.key),
 	    TEXT("api-key-file", 0, "FILE",
-	         "ask clients for a key of this file, one a line; group=NAME\n(one tenant) and admin may follow "
+	         "ask clients for a key of this file, one a line; group=NAME (one tenant) and admin may follow "
 	         "it",
 	         &s.option.key_file),
 	    LIST("alias", 0, "NAME", "a name of the model for clients; may be repeated", &s.alias),
 	    COUNT("sessions", 0, "N", "most requests at once (32; 4 over several processes)",
 	          &s.option.work.sessions, 1, 256),
 	    TEXT("store", 0, "FILE|URL",
-	         "keep what is learned in this file\n(~/.local/state/swiftlet/masks.db), or in\n"
+	         "keep what is learned in this file (~/.local/state/swiftlet/masks.db), or in "
 	         "postgresql://USER@HOST/DATABASE, which replicas share",
 	         &s.runtime.wish.store),
 	    FLAG("no-store", "keep nothing on disk", &s.runtime.wish.no_store),
@@ -123,15 +122,15 @@ int command_serve(int argc, char** argv) {
 	    COUNT("queue", 0, "N", "most requests that wait; further ones get status 503", &s.option.work.queue,
 	          1, 65536),
 	    COUNT("prefill-chunk", 0, "N",
-	          "tokens of a waiting prompt that are computed between two tokens of\n"
+	          "tokens of a waiting prompt that are computed between two tokens of "
 	          "the other requests (0: as many as cost eight plain steps, 32 to 256)",
 	          &s.option.work.prefill_chunk, 0, PREFILL_CHUNK),
 	    FLAG("share-prefixes",
-	         "let tenants share the cached prefixes of their prompts: faster with\n"
+	         "let tenants share the cached prefixes of their prompts: faster with "
 	         "one system prompt, but each can find out what others sent",
 	         &s.option.work.share_prefixes),
 	    TEXT("prompt-cache", 0, "DIR",
-	         "keep prefixes that were sent more than once in this folder, apart\n"
+	         "keep prefixes that were sent more than once in this folder, apart "
 	         "by tenant: a long system prompt survives a restart (off)",
 	         &s.option.prompt_cache),
 	    COUNT("prompt-cache-size", 0, "MIB", "most that all its files take", &s.prompt_mib, 1, 1 << 20),
@@ -141,7 +140,7 @@ int command_serve(int argc, char** argv) {
 	          "most connections of one other machine, of 512 in all; 0 is no limit",
 	          &s.option.address_connections, 0, 512),
 	    FLAG("forwarded",
-	         "behind a proxy on this machine: count clients by the address that\nit adds to X-Forwarded-For",
+	         "behind a proxy on this machine: count clients by the address that it adds to X-Forwarded-For",
 	         &s.option.forwarded),
 	    COUNT("header-seconds", 0, "SECONDS", "time for a request's headers", &s.option.header_seconds, 1,
 	          3600),
@@ -150,19 +149,19 @@ int command_serve(int argc, char** argv) {
 	          1, 3600),
 	    COUNT("grace", 0, "SECONDS", "time for running requests after SIGTERM", &s.grace, 0, 86400),
 	    LIST("cors", 0, "ORIGIN",
-	         "let pages of this origin call: https://app.example.com, localhost\n(this machine's, by any "
+	         "let pages of this origin call: https://app.example.com, localhost (this machine's, by any "
 	         "port), * "
 	         "(all); may be repeated (none)",
 	         &s.cors),
 	    FLAG("literal-schemas",
-	         "allow what a JSON schema leaves open: members that it neither names nor\nforbids, any type "
+	         "allow what a JSON schema leaves open: members that it neither names nor forbids, any type "
 	         "where it "
-	         "gives none, any text under an unknown format\n(these do not come)",
+	         "gives none, any text under an unknown format (these do not come)",
 	         &s.option.literal_schemas),
 	    FLAG("strict-model", "refuse requests that name another model (any name is served)",
 	         &s.option.strict_model),
 	    FLAG("strict-fields",
-	         "refuse requests with unknown fields (they are ignored, and named in\nthe log and in the header "
+	         "refuse requests with unknown fields (they are ignored, and named in the log and in the header "
 	         "Swiftlet-Ignored-Fields)",
 	         &s.option.strict_fields),
 	    TEXT("per-request-spec-decode-metrics", 0, "none|summary",

@@ -247,7 +247,7 @@ int command_stream(int argc, char** argv) {
 	const struct command_option option[] = {
 	    TEXT("input", 'i', "FILE", "prompts, one JSON object a line (standard input)", &s.input),
 	    TEXT("output", 'o', "FILE",
-	         "results, one JSON object a line (standard output); with a file,\na table by task is printed "
+	         "results, one JSON object a line (standard output); with a file, a table by task is printed "
 	         "instead",
 	         &s.output),
 	    TEXT("summary", 0, "FILE", "write the sums by task as one JSON object", &s.summary_path),

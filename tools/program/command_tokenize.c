@@ -156,7 +156,7 @@ int command_tokenize(int argc, char** argv) {
 	struct tokenize t = {0};
 	const struct command_option option[] = {
 	    TEXT("model", 'm', "MODEL",
-	         "the model whose tokenizer is used (builtin); a GGUF file that holds\na "
+	         "the model whose tokenizer is used (builtin); a GGUF file that holds a "
 	         "vocabulary alone will do",
 	         &t.model),
 	    TEXT("prompt", 'p', "TEXT", "the text, or with --decode the ids", &t.text),
@@ -164,12 +164,12 @@ int command_tokenize(int argc, char** argv) {
 	    FLAG("decode", "turn ids into text", &t.decode),
 	    FLAG("add-special", "add BOS and EOS as the model does", &t.add_special),
 	    FLAG("no-special",
-	         "read special tokens that are written in the text as plain text;\nwith --decode, "
+	         "read special tokens that are written in the text as plain text; with --decode, "
 	         "leave them out",
 	         &t.no_special),
 	    FLAG("json", "print {\"tokens\": [...]}, with --decode {\"text\": \"...\"}", &t.json),
 	    TEXT("messages", 0, "JSON",
-	         "put a chat's messages through the chat template;\n@FILE reads them from a "
+	         "put a chat's messages through the chat template; @FILE reads them from a "
 	         "file (@-: standard input)",
 	         &t.messages),
 	    FLAG("text", "with --messages: print the prompt's text, not its ids", &t.as_text),

@@ -5,21 +5,23 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --help keeps to the width of a usual terminal; --help-all, which is searched, has its lines as they are
- * written. */
-enum { WIDTH = 80, COLUMN = 26, COLUMN_OF_ALL = 30, LONGEST_VALUE = 30 };
+/* The width of a usual terminal; where an option's text begins. */
+enum { WIDTH = 80, COLUMN = 26, LONGEST_VALUE = 30 };
 
 /* The words of figures and options. */
-static const char terms[] =
-    "  draft, verify  guess tokens cheaply; check them all in one pass of the full model\n"
-    "  round          some draft steps and one verification; a plain step is a pass for one token\n"
-    "  mask           the attention and MLP layers that drafts skip\n"
-    "  matchness      share of recent tokens that the model with a mask predicts\n"
-    "  alpha          share of drafted tokens that verification keeps\n"
-    "  M              tokens that one verification brings, on average\n"
-    "  c              cost of a draft step over the cost of a plain step\n"
-    "  rows           tokens that one pass computes side by side\n"
-    "  kappa          weight of uncertainty when ucb chooses a mask: mean + kappa * deviation";
+static const struct {
+	const char *word, *meaning;
+} terms[] = {
+    {"draft, verify", "guess tokens cheaply; check them all in one pass of the full model"},
+    {"round", "some draft steps and one verification; a plain step is a pass for one token"},
+    {"mask", "the attention and MLP layers that drafts skip"},
+    {"matchness", "share of recent tokens that the model with a mask predicts"},
+    {"alpha", "share of drafted tokens that verification keeps"},
+    {"M", "tokens that one verification brings, on average"},
+    {"c", "cost of a draft step over the cost of a plain step"},
+    {"rows", "tokens that one pass computes side by side"},
+    {"kappa", "weight of uncertainty when ucb chooses a mask: mean + kappa * deviation"},
+};
 
 void help_keep_defaults(struct command_line* line) {
 	for (int i = 0; i < line->n_options; i++) {
@@ -46,28 +48,26 @@ void help_words(const char* text, int at, int column) {
 	}
 }
 
+/* Prints a column of words beside their text. */
+static void print_beside(const char* left, int column, const char* text) {
+	printf("  %-*s", column - 2, left);
+	if ((int)strlen(left) > column - 3)
+		printf("\n%*s", column, "");
+	help_words(text, column, column);
+	putchar('\n');
+}
+
 /* Prints one option: the left column, its text and its default. */
 static void print_entry(char letter, const char* name, const char* value, const char* help,
                         const char* fallback, bool all) {
 	char left[160], text[1024];
 	const char letters[] = {'-', letter, ',', ' ', 0};
-	const int column = all ? COLUMN_OF_ALL : COLUMN;
 	if (value && !all && strlen(value) > LONGEST_VALUE)
 		value = "NAME";
 	snprintf(left, sizeof left, "%s--%s%s%s", letter ? letters : "", name, value ? " " : "",
 	         value ? value : "");
-	printf("  %-*s", column - 2, left);
-	if ((int)strlen(left) > column - 3)
-		printf("\n%*s", column, "");
 	snprintf(text, sizeof text, fallback && *fallback ? "%s (%s)" : "%s", help, fallback);
-	if (!all)
-		help_words(text, column, column);
-	for (const char* at = text; all && *at; at++) {
-		putchar(*at);
-		if (*at == '\n')
-			printf("%*s", column, "");
-	}
-	putchar('\n');
+	print_beside(left, COLUMN, text);
 }
 
 static void print_own_options(const struct command_line* line, bool all) {
@@ -125,7 +125,10 @@ void help_print(const struct command_line* line, bool all) {
 		printf("\n%s\n", line->details);
 	if (line->session && all) {
 		print_session_options(true, NULL);
-		printf("\nTerms\n%s\n\nNames of other programs that are understood, too\n", terms);
+		printf("\nTerms\n");
+		for (size_t i = 0; i < sizeof terms / sizeof *terms; i++)
+			print_beside(terms[i].word, 17, terms[i].meaning);
+		printf("\nNames of other programs that are understood, too\n");
 		for (const struct option_synonym* s = option_synonyms; s->other; s++)
 			if (!s->earlier)
 				printf("  --%-26s --%s\n", s->other, s->name);
