@@ -99,7 +99,8 @@ static bool read_word(const char* word, const char** group, bool* admin) {
 	return true;
 }
 
-static bool add_key(struct server* s, char* line, const char* path, int number, struct error* e) {
+/* where: the line, for messages */
+static bool add_key(struct server* s, char* line, const char* where, struct error* e) {
 	static const char blank[] = " \t\r\n\v\f";
 	char* rest;
 	char* const key = strtok_r(line, blank, &rest);
@@ -109,15 +110,14 @@ static bool add_key(struct server* s, char* line, const char* path, int number, 
 		return true;
 	for (const char* word; (word = strtok_r(NULL, blank, &rest));)
 		if (!read_word(word, &group, &admin))
-			return error_set(e,
-			                 "%s, line %d: after the key, expected group=NAME (of up to %d bytes) or admin",
-			                 path, number, SERVER_GROUP - 1);
+			return error_set(e, "%s: after the key, expected group=NAME (of up to %d bytes) or admin", where,
+			                 SERVER_GROUP - 1);
 	if (strlen(key) < 8 || strlen(key) >= sizeof s->key[0].text)
-		return error_set(e, "%s, line %d: a key of %zu bytes, expected 8 to 255", path, number, strlen(key));
+		return error_set(e, "%s: a key of %zu bytes, expected 8 to 255", where, strlen(key));
 	if (key_number(s, key, strlen(key)))
-		return error_set(e, "%s, line %d: this key is listed twice; delete one of the lines", path, number);
+		return error_set(e, "%s: this key is listed twice; delete one", where);
 	if (s->n_keys == SERVER_KEYS)
-		return error_set(e, "%s: more than %d keys; the server takes no more", path, SERVER_KEYS);
+		return error_set(e, "%s: more than %d keys; the server takes no more", where, SERVER_KEYS);
 	struct server_key* added = &s->key[s->n_keys++];
 	*added = (struct server_key){.tenant = find_tenant(s, key, group), .admin = admin};
 	strcpy(added->text, key);
@@ -137,13 +137,15 @@ static bool read_key_file(struct server* s, const char* path, struct error* e) {
 	FILE* f = fopen(path, "r");
 	if (!f)
 		return error_set(e, "%s: %s", path, strerror(errno));
-	char line[1024];
+	char line[1024], where[4200];
 	const int before = s->n_keys;
 	bool good = true;
-	for (int number = 1; good && fgets(line, sizeof line, f); number++)
+	for (int number = 1; good && fgets(line, sizeof line, f); number++) {
+		snprintf(where, sizeof where, "%s, line %d", path, number);
 		good = strlen(line) < sizeof line - 1 || line[sizeof line - 2] == '\n'
-		           ? add_key(s, line, path, number, e)
-		           : error_set(e, "%s, line %d: longer than %zu bytes", path, number, sizeof line - 2);
+		           ? add_key(s, line, where, e)
+		           : error_set(e, "%s: longer than %zu bytes", where, sizeof line - 2);
+	}
 	if (ferror(f)) /* a folder opens, too */
 		good = error_set(e, "%s: %s", path, strerror(errno));
 	fclose(f);
@@ -153,7 +155,9 @@ static bool read_key_file(struct server* s, const char* path, struct error* e) {
 static bool read_key(struct server* s, const char* key, struct error* e) {
 	char line[1024];
 	snprintf(line, sizeof line, "%s", key);
-	return add_key(s, line, "--api-key", 1, e) && (s->n_keys > 0 || error_set(e, "--api-key is empty"));
+	return add_key(s, line, "--api-key", e) &&
+	       (s->n_keys > 0 ||
+	        error_set(e, "--api-key holds no key: expected 8 to 255 bytes, the first not #"));
 }
 
 bool server_read_keys(struct server* s, struct error* e) {

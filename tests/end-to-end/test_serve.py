@@ -494,6 +494,7 @@ def keys():
         assert r.returncode == 1 and "line 2: longer than" in r.stderr, r
     for options, words in ((["--host", "0.0.0.0"], "--api-key-file"), (["--api-key-file", "/nonexistent"], "No such file"),
                            (["--api-key-file", "/"], "Is a directory"),
+                           (["--api-key", "short"], "--api-key: a key of 5 bytes"), (["--api-key", "#no-key-0123"], "the first not #"),
                            (["--host", "not an address"], "--host")):
         r = subprocess.run([PROGRAM, "serve", "-m", MODEL, "--port", "0", "--no-store", *options], capture_output=True, text=True, timeout=600)
         assert r.returncode == 1 and words in r.stderr, r
