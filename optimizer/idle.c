@@ -164,5 +164,5 @@ const char* idle_status(struct session* s) {
 	const bool waits = engine->making && draft_weights_job_share(engine->making) < 1;
 	if (waits || (search && isnan(search_speedup(search)))) /* it is not known yet */
 		return NULL;
-	return search && search_speedup(search) > 1 ? NULL : "skipping does not pay here; drafts come from text";
+	return search && search_speedup(search) > 1 ? NULL : "leaving out layers does not pay here";
 }

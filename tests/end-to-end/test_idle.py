@@ -66,7 +66,7 @@ def is_bounded_and_at_idle_priority():
         idle, other = after[0] - before[0], after[1] - before[1]
         assert idle > 0.1 * seconds and other < 0.25 * idle + 0.3 + asked, (idle, other, seconds)
         state = s.call("GET", "/v1/swiftlet/state")[2]
-        assert state["skipping"] in (None, "skipping does not pay here; drafts come from text")
+        assert state["skipping"] in (None, "leaving out layers does not pay here")
     for share in (1, 0.25):
         with Server("--idle-learning", str(share)) as s:
             began = time.monotonic()
