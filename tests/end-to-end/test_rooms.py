@@ -4,6 +4,7 @@ import collections
 import os
 import re
 import subprocess
+import tempfile
 import unittest
 
 from support import SOURCE, SWIFTLET
@@ -52,6 +53,12 @@ def circle(graph):
 
 
 class Rooms(unittest.TestCase):
+    def test_the_tests_of_one_room_can_be_built_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            made = subprocess.run(["cmake", "-G", "Ninja", "-S", SOURCE, "-B", folder, "-DSWIFTLET_TESTS=ON", "-DSWIFTLET_CUDA=OFF",
+                                   "-DSWIFTLET_TEST_ROOMS=core"], capture_output=True, text=True)
+        self.assertEqual(made.returncode, 0, made.stderr)
+
     def test_files_call_only_downwards(self):
         for room, library in ROOMS.items():
             graph = calls(os.path.join(BUILD, library))
