@@ -375,8 +375,12 @@ bool chat_parts_read(const char* object, size_t size, struct chat_parts* p, cons
 	*p = (struct chat_parts){0};
 	bool not_generated, unused;
 	p->goes_on = is_true(object, size, "continue_final_message", &unused);
-	is_true(object, size, "add_generation_prompt", &not_generated);
+	const bool generated = is_true(object, size, "add_generation_prompt", &not_generated);
 	p->no_generation_prompt = not_generated;
+	if (p->goes_on && generated)
+		return error_set(
+		    (*field = "continue_final_message", error),
+		    "continue_final_message and add_generation_prompt exclude each other; send one of them");
 	*field = "messages";
 	return read_messages(object, size, p, error) &&
 	       copy_member(object, size, *field = "tools", '[', &p->tools, error) &&

@@ -118,17 +118,15 @@ static bool encode_prompts(struct http_call* c, struct generation* g) {
 	for (int i = 0; i < g->n_prompts && good; i++) {
 		const int context = c->server->context, n = g->prompt[i].n;
 		if (n > context)
-			good = api_refuse(
-			    &c->error, prompt_field(g), "context_length_exceeded",
-			    "This model's context holds %d tokens; the prompt has more. Send a shorter one, or "
-			    "serve with a larger --context.",
-			    context);
+			good = api_refuse(&c->error, prompt_field(g), "context_length_exceeded",
+			                  "This model's maximum context length is %d tokens; the prompt has more. Send a "
+			                  "shorter one, or serve with a larger --context.",
+			                  context);
 		else if (n > context - written)
-			good = api_refuse(
-			    &c->error, prompt_field(g), "context_length_exceeded",
-			    "This model's context holds %d tokens; the prompt has %d. Send a shorter one, or serve "
-			    "with a larger --context.",
-			    context, n);
+			good = api_refuse(&c->error, prompt_field(g), "context_length_exceeded",
+			                  "This model's maximum context length is %d tokens; the prompt has %d. Send a "
+			                  "shorter one, or serve with a larger --context.",
+			                  context, n);
 	}
 	return good;
 }

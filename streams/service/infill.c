@@ -157,8 +157,10 @@ static bool read_infill(struct translation* t) {
 static bool finish_native(const cJSON* from, struct api_request* q) {
 	const cJSON* const shown = json_field(from, "response_fields");
 	struct api_error none = {0};
-	q->shown_fields = cJSON_IsArray(shown) ? json_print(shown) : NULL;
-	return take_ends(from, q, &none) && (q->shown_fields || !cJSON_IsArray(shown));
+	const bool some =
+	    cJSON_GetArraySize(shown) > 0; /* an empty list means the whole answer, as it does there */
+	q->shown_fields = some ? json_print(shown) : NULL;
+	return take_ends(from, q, &none) && (q->shown_fields || !some);
 }
 
 /* An empty suffix means that the gap ends the file. */

@@ -159,11 +159,14 @@ static void put_usage(struct generation* g) {
 	text_put(out, g->n == 1 ? "" : "]}");
 }
 
-/* llama-server's, under its names. */
+/* llama-server's, under its names. The first token comes with the prompt, so that the time for the written
+ * ones is that of one fewer. */
 void reply_timings(struct text* out, const struct choice* c) {
 	const struct swiftlet_figures* f = &c->figures;
 	const double prompt = f->seconds.prefill,
 	             written = f->seconds.decode; /* drafts and verification included */
+	const int64_t tokens = c->generation->request.prompt_only ? 0 : f->tokens,
+	              steps = tokens > 1 && written > 0 ? tokens - 1 : 0;
 	const int64_t prompt_n = f->prompt_tokens - f->cached_tokens;
 	int64_t rows = 0;
 	for (int s = 0; swiftlet_source_name(s); s++)
@@ -173,8 +176,8 @@ void reply_timings(struct text* out, const struct choice* c) {
 	          "'prompt_per_second': %g, 'predicted_n': %l, 'predicted_ms': %g, 'predicted_per_token_ms': %g, "
 	          "'predicted_per_second': %g, 'draft_n': %l, 'draft_n_accepted': %l}",
 	          (int64_t)f->cached_tokens, prompt_n, 1000 * prompt, 1000 * prompt / (double)prompt_n,
-	          (double)prompt_n / prompt, (int64_t)f->tokens, 1000 * written, 1000 * written / f->tokens,
-	          f->tokens / written, rows, f->accepted);
+	          (double)prompt_n / prompt, tokens, 1000 * written, steps ? 1000 * written / (double)steps : 0,
+	          steps ? (double)steps / written : 0, rows, f->accepted);
 }
 
 /* vLLM's metrics, under its names. */

@@ -189,6 +189,7 @@ bool answer_tokenize(struct http_call*);
 bool answer_detokenize(struct http_call*);
 bool answer_apply_template(struct http_call*);
 bool answer_count_tokens(struct http_call*);
+bool answer_chat_input_tokens(struct http_call*);
 bool answer_input_tokens(struct http_call*);
 bool answer_tokenizer_info(struct http_call*);
 

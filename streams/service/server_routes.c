@@ -293,6 +293,7 @@ const struct route server_routes[] = {
     GENERATION("/v1/responses", formatter_responses),
     GENERATION("/v1/messages", formatter_messages),
     {"POST", "/v1/messages/count_tokens", .answer = answer_count_tokens, .worked = true},
+    {"POST", "/v1/chat/completions/input_tokens", .answer = answer_chat_input_tokens, .worked = true},
     {"POST", "/v1/responses/input_tokens", .answer = answer_input_tokens, .worked = true},
     GENERATION("/infill", formatter_infill),
     GENERATION("/completion", formatter_native),

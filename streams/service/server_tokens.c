@@ -162,9 +162,13 @@ static bool reply_count(struct http_call* c, chat_reader* read, const char* fiel
 	return good && call_reply_json(c, &out);
 }
 
-/* Anthropic's endpoint, and the same of Responses. */
+/* Anthropic's endpoint, and the same of chats (llama.cpp's) and of Responses. */
 bool answer_count_tokens(struct http_call* c) {
 	return reply_count(c, messages_read_counted, "messages", "{'input_tokens': %d}\n");
+}
+bool answer_chat_input_tokens(struct http_call* c) {
+	return reply_count(c, api_read_chat, "messages",
+	                   "{'object': 'response.input_tokens', 'input_tokens': %d}\n");
 }
 bool answer_input_tokens(struct http_call* c) {
 	return reply_count(c, responses_read, "input",

@@ -47,6 +47,7 @@ def limits(s):
     assert s.call("POST", "/v1/completions", {"prompt": ids[:1] * context, "max_tokens": 0})[0] == 200
     status, _, answer = s.call("POST", "/v1/completions", {"prompt": ids[:1] * context, "max_tokens": 1})
     assert status == 400 and answer["error"]["code"] == "context_length_exceeded", answer
+    assert answer["error"]["message"].startswith(f"This model's maximum context length is {context} tokens"), answer  # clients look for OpenAI's words
     ended = s.call("POST", "/v1/completions", {"prompt": "1 2 3 4 5 6 7", "max_tokens": 40, "stop": " ", "include_stop_str_in_output": True, "temperature": 0})[2]
     assert ended["choices"][0]["finish_reason"] != "stop" or ended["choices"][0]["text"].endswith(" "), ended
 
@@ -101,6 +102,10 @@ def usage(s):
     assert counts == sorted(counts) and counts[-1] == 4, counts
     answer = s.complete("Once", max_tokens=4)
     assert answer["timings"]["predicted_n"] == 4 and "draft_n_accepted" in answer["timings"] and "swiftlet" not in answer["usage"] and answer["swiftlet"], answer
+    assert abs(answer["timings"]["predicted_per_second"] * answer["timings"]["predicted_ms"] - 3000) < 1, answer  # the first comes with the prompt
+    for limit in (0, 1):
+        timings = s.complete("Once", max_tokens=limit, echo=True)["timings"]
+        assert timings["predicted_n"] == limit and timings["predicted_per_second"] == 0 and timings["predicted_per_token_ms"] == 0, timings
 
 
 def origins(s):
@@ -120,6 +125,8 @@ def paths(s):
     assert s.call("GET", "/models")[0] == s.call("GET", "/models/first")[0] == 200
     props, info = s.call("GET", "/props")[2], s.call("GET", "/tokenizer_info")[2]
     assert props["default_generation_settings"]["n_ctx"] > 0 and "eos_token" in info, (props, info)
+    chat = s.call("POST", "/v1/chat/completions/input_tokens", {"messages": ASK})[2]
+    assert chat["input_tokens"] == s.call("POST", "/v1/chat/completions", {"messages": ASK, "max_tokens": 1})[2]["usage"]["prompt_tokens"], chat
     counted = s.call("POST", "/v1/responses/input_tokens", {"input": "Say hello."})[2]
     asked = s.call("POST", "/v1/responses", {"input": "Say hello.", "max_output_tokens": 1})[2]
     assert counted["input_tokens"] == asked["usage"]["input_tokens"], (counted, asked)
@@ -200,6 +207,8 @@ def prefill(s):
     one = s.call("POST", "/v1/chat/completions", {"messages": turns, "continue_final_message": True, "max_tokens": 6, "temperature": 0})[2]
     other = s.call("POST", "/v1/messages", {"messages": turns, "max_tokens": 6, "temperature": 0})[2]
     assert other["content"][0]["text"] == one["choices"][0]["message"]["content"], (one, other)
+    status, _, refused = s.call("POST", "/v1/chat/completions", {"messages": turns, "continue_final_message": True, "add_generation_prompt": True})
+    assert status == 400 and refused["error"]["param"] == "continue_final_message", refused
 
 
 def lines(s, path, body):
@@ -254,6 +263,7 @@ def editor_fields(s):
     shown = s.call("POST", "/completion", {**ask, "response_fields": ["content", "timings/predicted_n", "truncated", "nothing", "timings/x"]})[2]
     assert set(shown) == {"content", "timings/predicted_n", "truncated"}, shown
     assert s.call("POST", "/completion", {**ask, "response_fields": [""], "n_predict": 0})[2] == {}
+    assert s.call("POST", "/completion", {**ask, "response_fields": [], "n_predict": 1})[2]["timings"]
     for wrong in ({"response_fields": "content"}, {"response_fields": [1]}, {"response_fields": ["content"] * 65}, {"n_indent": "x"}, {"t_max_predict_ms": 1e12}):
         status, _, answer = s.call("POST", "/completion", {**ask, **wrong})
         assert status == 400 and answer["error"]["param"] == list(wrong)[0], answer
