@@ -155,6 +155,7 @@ static bool read_infill(struct translation* t) {
 }
 
 static bool finish_native(const cJSON* from, struct api_request* q) {
+	q->with_ids = true;
 	const cJSON* const shown = json_field(from, "response_fields");
 	struct api_error none = {0};
 	const bool some =
@@ -196,6 +197,11 @@ static bool read_native(struct translation* t) {
 		return api_refuse(t->error, "prompt", "invalid_type",
 		                  "'prompt' must be a string or a list of token ids; /v1/completions takes several.");
 	api_put(translate_member(t, "prompt"), prompt);
+	struct api_request checked = {0};
+	if (!api_int(t->from, "n_probs", 0, API_MAX_TOP, &checked.top_logprobs, t->error))
+		return false;
+	if (checked.top_logprobs)
+		text_json(translate_member(t, "logprobs"), "%d", checked.top_logprobs);
 	return read_ends(t);
 }
 
@@ -206,7 +212,7 @@ static bool native_read(const char* body, size_t size, int vocab, struct api_req
 	static const struct translator how = {
 	    .same = "model temperature top_p top_k min_p stream stop seed presence_penalty frequency_penalty "
 	            "repeat_penalty logit_bias grammar ignore_eos",
-	    .own = "prompt response_fields n_indent t_max_predict_ms",
+	    .own = "prompt response_fields n_indent t_max_predict_ms n_probs",
 	    .hints = "cache_prompt samplers t_max_prompt_ms id_slot",
 	    .renamed = renamed,
 	    .read = read_native,
@@ -264,6 +270,8 @@ static void put_content(struct generation* g, bool stop) {
 	const struct answer_reader* r = &c->reader;
 	text_json(&g->out, "{'index': 0, 'content': %Q, 'stop': %b, 'model': %q", r->content.data,
 	          r->content.size, stop, g->server->option.work.model_name);
+	if (c->logprobs.n)
+		text_json(&g->out, ", 'completion_probabilities': [%s]", c->logprobs.tokens.data);
 }
 
 /* As llama-server has them. truncated: the context ended the answer. has_new_line: the whole answer has one.
@@ -288,7 +296,7 @@ static void begin_infill(struct choice* c) { (void)c; }
 static void emit_infill(struct choice* c, const struct swiftlet_step* step) {
 	struct generation* g = c->generation;
 	(void)step;
-	if (!c->reader.content.size)
+	if (!c->reader.content.size && !c->logprobs.n)
 		return;
 	text_put(&g->out, "data: ");
 	put_content(g, false);

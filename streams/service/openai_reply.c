@@ -32,10 +32,14 @@ static void put_piece(struct text* out, const struct tokenizer* t, int32_t id) {
 	text_put(out, "\"");
 }
 
-static void put_chat_token(struct text* out, const struct tokenizer* t, int32_t id, double logprob) {
+static void put_chat_token(struct text* out, const struct tokenizer* t, int32_t id, double logprob,
+                           bool ids) {
 	char piece[PIECE];
 	const size_t n = piece_of(t, id, true, piece);
-	text_json(out, "{'token': ");
+	text_put(out, "{");
+	if (ids)
+		text_json(out, "'id': %d, ", (int)id);
+	text_json(out, "'token': ");
 	put_piece(out, t, id);
 	text_json(out, ", 'logprob': %g, 'bytes': [", logprob);
 	for (size_t i = 0; i < n; i++)
@@ -44,13 +48,13 @@ static void put_chat_token(struct text* out, const struct tokenizer* t, int32_t 
 }
 
 static void add_chat(struct reply_logprobs* l, const struct tokenizer* t, const struct swiftlet_token* k,
-                     int n) {
+                     const struct api_request* q) {
 	text_put(&l->tokens, l->n ? ", " : "");
-	put_chat_token(&l->tokens, t, k->id, k->logprob);
+	put_chat_token(&l->tokens, t, k->id, k->logprob, q->with_ids);
 	text_json(&l->tokens, ", 'top_logprobs': [");
-	for (int i = 0; i < n && i < k->n_top; i++) {
+	for (int i = 0; i < q->top_logprobs && i < k->n_top; i++) {
 		text_put(&l->tokens, i ? ", " : "");
-		put_chat_token(&l->tokens, t, k->top_id[i], k->top_logprob[i]);
+		put_chat_token(&l->tokens, t, k->top_id[i], k->top_logprob[i], q->with_ids);
 		text_put(&l->tokens, "}");
 	}
 	text_put(&l->tokens, "]}");
@@ -91,8 +95,8 @@ static void add_completion(struct reply_logprobs* l, const struct tokenizer* t,
 void reply_logprobs_add(struct choice* c, const struct swiftlet_token* k) {
 	const struct api_request* q = &c->generation->request;
 	const struct tokenizer* t = c->generation->server->model->tokenizer;
-	if (q->chat)
-		add_chat(&c->logprobs, t, k, q->top_logprobs);
+	if (q->chat || q->with_ids)
+		add_chat(&c->logprobs, t, k, q);
 	else
 		add_completion(&c->logprobs, t, k, q->top_logprobs);
 	c->logprobs.n++;

@@ -281,6 +281,14 @@ def native(s):
     events = s.call("POST", "/completion", {**ask, "stream": True})[2]
     parts = [json.loads(line[6:]) for line in events.split("\n") if line.startswith("data: {")]
     assert "".join(p["content"] for p in parts if not p["stop"]) == whole["content"] and parts[-1]["stop"] and parts[-1]["timings"]["predicted_n"] == 8, parts
+    probable = {**ask, "n_probs": 3}
+    tokens = s.call("POST", "/completion", probable)[2]["completion_probabilities"]
+    asked = s.complete("Once", max_tokens=8, logprobs=3, return_token_ids=True)["choices"][0]
+    assert [t["id"] for t in tokens] == asked["token_ids"] and [t["logprob"] for t in tokens] == asked["logprobs"]["token_logprobs"], (tokens, asked)
+    assert all(len(t["top_logprobs"]) == 3 and t["top_logprobs"][0]["id"] == t["id"] and bytes(t["bytes"]).decode() == t["token"] for t in tokens), tokens
+    events = [json.loads(line[6:]) for line in s.call("POST", "/completion", {**probable, "stream": True})[2].split("\n") if line.startswith("data: {")]
+    assert sum((e.get("completion_probabilities", []) for e in events), []) == tokens, events
+    assert "completion_probabilities" not in whole and s.call("POST", "/completion", {**ask, "n_probs": 21})[2]["error"]["param"] == "n_probs"
     ids = s.call("POST", "/tokenize", {"content": "Once", "add_special": True})[2]["tokens"]
     assert s.call("POST", "/completion", {**ask, "prompt": ids})[2]["content"] == whole["content"]
     for limit, cut in ((8, False), (-1, True)):  # without a limit it is the context that ends the answer, told whole and streamed
