@@ -3,6 +3,7 @@
 #include "streams/service/generation.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -226,11 +227,15 @@ static void end_with_usage(struct generation* g) {
 
 /* ---- whole answers ------------------------------------------------------------------------ */
 
+/* system_fingerprint: the build and the model, on which the text of a seed depends. */
 static void put_head(struct generation* g, const char* object) {
+	char model[13];
+	snprintf(model, sizeof model, "%.12s", g->server->model->fingerprint);
 	text_json(
 	    &g->out,
-	    "{'id': %q, 'object': '%s', 'created': %l, 'model': %q, 'system_fingerprint': null, 'choices': [",
-	    g->id, object, (int64_t)g->created, g->server->option.work.model_name);
+	    "{'id': %q, 'object': '%s', 'created': %l, 'model': %q, 'system_fingerprint': 'b%s-%s', 'choices': [",
+	    g->id, object, (int64_t)g->created, g->server->option.work.model_name, g->server->option.version,
+	    model);
 }
 
 static const char* arguments_of(const struct tool_call* call) {

@@ -17,6 +17,8 @@ def names(s):
     assert [m["id"] for m in s.call("GET", "/v1/models")[2]["data"]] == ["first", "second"]
     assert s.call("GET", "/v1/models/second")[0] == 200 and s.call("GET", "/v1/models/third")[0] == 404
     assert s.call("GET", "/v1/models")[2]["data"][0]["created"] > 1e9
+    built = "b%s-%.12s" % (s.call("GET", "/version")[2]["version"], s.call("GET", "/v1/models")[2]["data"][0]["swiftlet"]["fingerprint"])
+    assert all(a["system_fingerprint"] == built for a in (s.complete("x", max_tokens=2), *s.stream("x", max_tokens=2))), built
 
 
 def fields(s):
