@@ -5,7 +5,7 @@
 
 Prints one row a client, as docs/service.md has them: its version, and for each way yes, no (the client has none), or what went wrong. Install what is to be tried, in several environments where packages want different versions: pip install
 openai anthropic litellm llm ollama instructor langchain-openai langgraph pydantic-ai-slim[openai] openai-agents smolagents[openai]
-llama-index-llms-openai-like dspy haystack-ai aider-chat lm-eval[api] guidellm."""
+"llama-index-llms-openai-like>=0.8" dspy haystack-ai aider-chat lm-eval[api] guidellm."""
 import importlib.metadata
 import json
 import os

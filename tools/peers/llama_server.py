@@ -58,5 +58,24 @@ def stop(server):
         server.process = None
 
 
+def make_stream_request(server, *arguments, **named):
+    """Their events, with `"content": null` in a chat's first delta, where OpenAI's format (and ours) has an empty text."""
+    for event in theirs(server, *arguments, **named):
+        for choice in event.get("choices") or [] if isinstance(event, dict) else []:
+            delta = choice.get("delta") or {}
+            if "role" in delta and delta.get("content") == "":
+                delta["content"] = None
+        yield event
+
+
+def make_request(server, method, path, data=None, *arguments, **named):
+    """Their answer; what their server's option --reasoning says is a field of requests here."""
+    if getattr(server, "reasoning", None) and path.endswith("/apply-template"):
+        data = {**data, "enable_thinking": server.reasoning != "off"}
+    return asks(server, method, path, data, *arguments, **named)
+
+
+asks, utils.ServerProcess.make_request = utils.ServerProcess.make_request, make_request
+theirs, utils.ServerProcess.make_stream_request = utils.ServerProcess.make_stream_request, make_stream_request
 utils.ServerProcess.start = start
 utils.ServerProcess.stop = stop
