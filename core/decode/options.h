@@ -176,10 +176,10 @@ struct option {
 	bool usual;       /* --help shows it; the others only --help-all */
 	enum option_type type;
 	size_t offset;
-	double low, high;     /* TAKES_PATH: high is the field's room */
-	const char* words;    /* TAKES_CHOICE, TAKES_FLAG: "word=value word=value…"; NAME: the words allowed;
-	                         REAL, INTEGER: one more word; PATH: what may be given */
-	const char* value;    /* what stands for the value in the help; NULL: the words */
+	double low, high;  /* TAKES_PATH: high is the field's room */
+	const char* words; /* TAKES_CHOICE, TAKES_FLAG: "word=value word=value…"; NAME: the words allowed;
+	                      REAL, INTEGER: one more word; PATH: what may be given */
+	const char* value; /* what stands for the value in the help; NULL: the words */
 	const char* help;
 	const char* fallback; /* the default as a text; "": `help` names it; NULL: as options_default has it */
 	bool (*set)(struct swiftlet_options*, const char* value, struct error*); /* OWN */
