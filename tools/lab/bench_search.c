@@ -112,9 +112,7 @@ static bool open_texts(struct searching* s, struct error* error) {
 
 static void close_texts(struct searching* s) {
 	for (struct half* h = s->half; h < s->half + 2; h++) {
-		if (h->text)
-			state_texts_free(h->text, h->prompts.n);
-		free(h->text);
+		state_texts_free(h->text, h->prompts.n);
 		prompt_list_free(&h->prompts);
 	}
 }
