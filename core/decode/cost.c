@@ -20,11 +20,9 @@ static const double FOLLOWS = 0.15;
 /* Full passes for which a measurement of some rows, or a ratio, counts at first. A late one confirms it if it
  * reaches this share of it, and the next trial is four times as far away. Ratios are tried again much sooner,
  * because draft steps that look too dear are not made, so nothing corrects their cost: it once rose from .49
- * to .91 within an answer, and Qwen 1.5B made no draft step in the next 800 tokens. A trial is
- * one step, and a machine that is busy just then makes it dearer than draft weights can be: after more than
- * BUSY times what its bytes say, as long as a plain step, the next trial is only twice as far away. */
+ * to .91 within an answer, and Qwen 1.5B made no draft step in the next 800 tokens. */
 enum { TRUST = 256, RATIO_TRUST = 32, LONGEST_TRUST = 1 << 16 };
-static const double SAME_AGAIN = 0.8, BUSY = 2.25;
+static const double SAME_AGAIN = 0.8;
 /* If attention takes less than about a tenth of a pass, its time does not show its cost: threads spend most
  * of it waiting for each other. */
 static const double least_attention = 0.1;
@@ -61,8 +59,7 @@ static int first_trust(const struct recent* r) { return r->rows > 0 ? TRUST : RA
 static void add_sample(struct cost_model* cost, struct recent* r, double x) {
 	const double mean = current_mean(cost, r);
 	if (is_stale(cost, r) && r->last > 0) {
-		const int further = r->rows > 0 || x < BUSY ? 4 : 2;
-		r->trust = x < SAME_AGAIN * mean ? first_trust(r) : least(further * r->trust, LONGEST_TRUST);
+		r->trust = x < SAME_AGAIN * mean ? first_trust(r) : least(4 * r->trust, LONGEST_TRUST);
 		r->n = r->rows > 0 ? 0 : 1;
 	}
 	const double weight = fmax(1.0 / ++r->n, FOLLOWS);

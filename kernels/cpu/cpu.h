@@ -87,7 +87,7 @@ struct cpu_backend {
 	void* lists_memory;       /* what the lists point into; NULL until there is a copy by channel */
 	float* second_halves;     /* (slice_rows, …) in lists_memory: multiply_columns.c */
 	struct row_lists* list;   /* in lists_memory: of a slice's rows, or one a thread */
-	uint64_t column_products; /* how often lists have been asked for */
+	uint64_t column_products; /* so far; a thread's own lists hold the number of their product */
 
 	void* interleaved; /* the copy that `block` points into, or NULL */
 

@@ -52,7 +52,7 @@ struct api_request {
 	bool include_stop; /* a stop string that ended the text stays in it */
 	bool token_ids;    /* the answer has the token ids of prompt and output */
 	bool logprobs;     /* wanted at all */
-	bool with_ids;     /* each beside its token, as llama-server has them */
+	bool with_ids;     /* log probabilities name the ids of their tokens, as llama-server's do */
 	int top_logprobs;
 	bool has_seed;
 	char* stop[API_MAX_STOPS];

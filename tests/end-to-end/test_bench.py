@@ -3,7 +3,7 @@
 promises."""
 import json
 
-from support import DEMO, EndToEnd, main, run, write_lines
+from support import DEMO, EndToEnd, main, run
 
 
 class Bench(EndToEnd):
@@ -13,9 +13,7 @@ class Bench(EndToEnd):
         return json.loads(result.stdout)
 
     def test_levels(self):
-        many = self.path("many.jsonl")
-        write_lines(many, ({"prompt": "Once upon a time %d" % i} for i in range(1000)))
-        rows = self.measure("levels", "-i", many, "-p", 1, "-n", 8, "--kept", "0.9,0.9,0.9,0.9")["levels"]
+        rows = self.measure("levels", "-i", DEMO, "-p", 1, "-n", 8, "--kept", "0.9,0.9,0.9,0.9")["levels"]
         self.assertEqual([row["read"] for row in rows[:6]], sorted((row["read"] for row in rows[:6]), reverse=True))
         self.assertEqual(len({row["rows"] for row in rows}), 1)
         self.assertTrue(all(0 <= row["alpha"] <= 1 and row["c"] > 0 for row in rows))
