@@ -808,12 +808,13 @@ struct backend {
 	size_t (*page_bytes)(const struct cache*);
 	bool (*page_save)(const struct cache*, int page, void* to);
 	bool (*page_restore)(struct cache*, const int32_t* token, const void* from);
-	/* Optional (NULL on the CPU): the whole draft loop, with skip, quantized and quantized_head as in a pass.
+	/* Optional (NULL on the CPU): the whole draft loop, with skip, quantized, quantized_head and levels as in
+	 * a pass. Draft weights by input channel run all sub-layers that have them.
 	 * The first row holds `token` after the committed tokens; out[d] is the result of step d. Returns the
 	 * steps taken (>= 1), or 0 with the error set. Pending rows are left for the caller to discard. */
 	int (*draft)(struct backend*, const struct segment*, int32_t token, const struct mask* skip,
-	             const struct mask* quantized, bool quantized_head, const struct draft_policy*,
-	             struct result* out, struct error*);
+	             const struct mask* quantized, bool quantized_head, const struct levels*,
+	             const struct draft_policy*, struct result* out, struct error*);
 	/* Optional (NULL: it cannot): passes may run with these draft weights (kernels/draft_weights.h) once they
 	 * are placed and filled; they must outlive the backend. False with the error set: all is as before. */
 	bool (*use_draft_weights)(struct backend*, const struct draft_weights*, struct error*);

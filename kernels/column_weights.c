@@ -25,9 +25,7 @@ static size_t round_to_line(size_t bytes) { return (bytes + COLUMN_LINE - 1) / C
 
 size_t block_map_bytes(const struct block_map* m) { return column_bytes(m->map.outputs, m->map.channels); }
 
-/* Bytes of a map's peak, and before them of its norm */
 static size_t peak_bytes(int channels) { return round_to_line((size_t)channels); }
-static size_t norm_bytes(int channels) { return round_to_line((size_t)channels * sizeof(uint16_t)); }
 
 static int count_parts(const struct block_map* m) {
 	return (m->map.channels + PART_CHANNELS - 1) / PART_CHANNELS;
@@ -47,7 +45,7 @@ static void plan_map(struct column_weights* weights, struct block_map* m, const 
 			m->matrix[m->n_matrices++] = matrix[i];
 		}
 	m->map.channels = (int)channels;
-	weights->bytes += block_map_bytes(m) + norm_bytes((int)channels) + peak_bytes((int)channels);
+	weights->bytes += block_map_bytes(m) + column_norm_bytes((int)channels) + peak_bytes((int)channels);
 	weights->parts += count_parts(m);
 }
 
@@ -82,6 +80,7 @@ void column_weights_close(struct column_weights* weights) {
 
 void column_weights_place(struct column_weights* weights, void* data) {
 	struct block_map* before = NULL;
+	weights->data = data;
 	for (int b = 0; b < weights->n_blocks; b++)
 		for (int k = 0; k < COLUMN_KINDS; k++) {
 			struct block_map* m = &weights->block[b].map[k];
@@ -92,7 +91,7 @@ void column_weights_place(struct column_weights* weights, void* data) {
 			map->runs = at;
 			at += block_map_bytes(m);
 			map->norm = (const uint16_t*)(const void*)at;
-			map->peak = at + norm_bytes(map->channels);
+			map->peak = at + column_norm_bytes(map->channels);
 			if (before)
 				before->next = map;
 			before = m;

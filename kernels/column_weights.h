@@ -30,8 +30,9 @@ struct column_weights {
 	struct block_columns* block; /* (n_blocks) */
 	struct column_rounding rounding;
 	int n_blocks;
-	size_t bytes; /* of all of them, a multiple of COLUMN_LINE */
-	int parts;    /* pieces of some channels of one map, made in any order */
+	const void* data; /* (bytes) the place that was given; NULL before */
+	size_t bytes;     /* of all of them, a multiple of COLUMN_LINE */
+	int parts;        /* pieces of some channels of one map, made in any order */
 };
 
 /* Plans all blocks' maps. `stored` must outlive it. Sub-layers with experts have no map. False with
@@ -44,5 +45,9 @@ void column_weights_place(struct column_weights*, void* data);
 void column_weights_make(const struct column_weights*, int part);
 
 static inline bool block_map_present(const struct block_map* map) { return map->map.channels > 0; }
+/* Bytes of a map's norms, which lie behind its runs; its peaks follow. */
+static inline size_t column_norm_bytes(int channels) {
+	return ((size_t)channels * sizeof(uint16_t) + COLUMN_LINE - 1) / COLUMN_LINE * COLUMN_LINE;
+}
 /* Bytes that a step reads of a whole map. */
 size_t block_map_bytes(const struct block_map*);

@@ -80,6 +80,16 @@ SCREENED = ("f16", "bf16", "q8_0")  # types of heads that kernels/cuda/screened_
 LEAST_SAVED = 24 << 20  # bytes, as there
 LEAST_SHARE = 0.1  # of a step's bytes, from which a head is screened unasked (core/model/draft_weights_memory.c)
 SLOPE = 0.006  # what each row more adds to a pass, in plain steps
+# A draft step with weights by input channel (kernels/cuda/columns.cu). Before a block multiplies it chooses channels: a norm, a
+# threshold by some fifteen counts of a block, a list. Afterwards a stripe's last block adds up what the others left. A warp
+# takes 600 instructions (cuobjdump -sass, sm_90) for 4 KiB of codes. A weight takes 4 bits and a share of its scale, since runs
+# are filled up to whole lines.
+CHOOSE, COMBINE = 2e-6, 1e-6
+COLUMN_INSTRUCTIONS = 600 / 4096  # a byte
+COLUMN_BYTES = 0.5 * 1.075        # a weight
+READ = 0.43                       # of the draft weights
+ALPHA = 0.90                      # of a draft step at that share, as Qwen2.5-Coder-1.5B has it on a CPU
+LISTED = 17 * 64 + 64             # positions that a draft with page lists sees
 PLAN = 270e-6  # of the host between two verify passes with all drafters, on the busy machine of the tests
 
 
@@ -172,6 +182,31 @@ def shortlist_saves(model, device):
     return (screened_seconds(model, device) - screened_seconds(model, device, 1 / 8)) / step_seconds(model, device)
 
 
+def attention_seconds(model, device, positions):
+    """Reading keys and values in halves."""
+    kv = model.products[0][1][1]
+    return model.blocks * positions * 2 * kv * 2 / BANDWIDTH[device]
+
+
+def column_step_seconds(model, device, positions):
+    """A step of the draft loop: the host does nothing between two of them."""
+    block = (2 + 2 * model.post_norms) * FLOOR  # rotation and attention
+    for product in model.products:
+        weights = READ * COLUMN_BYTES * sum(columns * rows for columns, rows, _ in product)
+        work = weights * COLUMN_INSTRUCTIONS / (SCHEDULERS * CLOCK)
+        block += max(FLOOR, EARLY + max(weights / BANDWIDTH[device], work)) + CHOOSE + COMBINE
+    head = min(product_seconds(model.head, 1, BANDWIDTH[device]), screened_seconds(model, device))
+    return model.blocks * block + head + (BESIDE - 1) * FLOOR + attention_seconds(model, device, positions)
+
+
+def column_drafts(model, device, context):
+    """c, and the speed over plain of the best length of a chain."""
+    plain = step_seconds(model, device) + attention_seconds(model, device, context)
+    c = column_step_seconds(model, device, min(context, LISTED)) / plain
+    best = max((1 - ALPHA ** (k + 1)) / (1 - ALPHA) / (k * c + 1 + SLOPE * k) for k in range(25))
+    return c, best
+
+
 def both(figure, form):
     return ", ".join("%s %s" % (device, form % figure(device)) for device in BANDWIDTH)
 
@@ -188,6 +223,8 @@ def of_step(name):
     if name.startswith("cost by rows"):
         model = shapes(words[-1].lower())[words[-2].lower()]
         return "; ".join("v(%d) %s" % (n, both(lambda device: v(model, device, n), "%.2f")) for n in (16, 32))
+    if name.endswith("drafts by input channel"):
+        return "c " + both(lambda device: column_drafts(REAL[words[0]], device, 1024)[0], "%.2f")
     if words[-1] == "plain" and words[0] in REAL:
         plain = both(lambda device: 1 / usual_step_seconds(REAL[words[0]], device), "%.0f tokens/s")
         if words[0] not in REPLAYED:
@@ -235,5 +272,15 @@ def of_heads():
             for d in BANDWIDTH))
 
 
+def of_columns():
+    yield "| model | context | " + " | ".join("%s: c, over plain" % d for d in BANDWIDTH) + " |"
+    yield "| --- | --- | " + " | ".join("---" for _ in BANDWIDTH) + " |"
+    q = lambda name, kind: shape(name + " " + kind, 64, 5120, 1024, 27648, 152064, kind)
+    for m in (REAL["qwen2.5-coder-0.5b"], shapes("bf16")["8b"], shapes("q4_k")["8b"], q("32B", "q4_k")):
+        for context in (1024, 16384):
+            yield "| %s | %d | %s |" % (m.name, context, " | ".join(
+                "%.2f, %.2f" % column_drafts(m, d, context) for d in BANDWIDTH))
+
+
 if __name__ == "__main__":
-    print("\n".join([*lines(), "", *of_drafts(), "", *of_spans(), "", *of_heads()]))
+    print("\n".join([*lines(), "", *of_drafts(), "", *of_spans(), "", *of_columns(), "", *of_heads()]))

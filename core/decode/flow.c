@@ -269,9 +269,9 @@ static bool run_draft_loop(struct session* s, struct error* error) {
 	void* mask = s->drafters.state[SOURCE_mask];
 	const int32_t root = s->text[s->n_text - 1];
 	s->round.segment.n = 1;
-	const int steps =
-	    backend->draft(s->engine->backend, &s->round.segment, root, &s->mask, states_quantized(&s->drafts),
-	                   s->drafts.head, &s->plan.draft, mask_loop_results(mask), error);
+	const int steps = backend->draft(s->engine->backend, &s->round.segment, root, &s->mask,
+	                                 states_quantized(&s->drafts), s->drafts.head, states_levels(&s->drafts),
+	                                 &s->plan.draft, mask_loop_results(mask), error);
 	if (steps > 0)
 		mask_take_loop(mask, root, steps);
 	return steps > 0;

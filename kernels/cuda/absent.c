@@ -1,5 +1,5 @@
 /* Stands in for the CUDA backend where it was not compiled, and explains why. */
-#include "kernels/backend.h"
+#include "kernels/cuda/columns.h"
 
 bool cuda_available(struct error* error) {
 	return error_set(error, "this swiftlet has no CUDA backend: %s", CUDA_ABSENT_REASON);
@@ -11,4 +11,13 @@ struct backend* cuda_open(const struct weight_table* weights, const struct backe
 	(void)options;
 	cuda_available(error);
 	return NULL;
+}
+
+bool cuda_column_product(const struct column_map* map, const float* x, float share, float* out,
+                         struct error* error) {
+	(void)map;
+	(void)x;
+	(void)share;
+	(void)out;
+	return cuda_available(error);
 }

@@ -266,6 +266,7 @@ static void fill_in(struct backend* head, const struct weight_table* weights, bo
 	head->threads = threads;
 	head->use_draft_weights = cuda_use_draft_weights;
 	head->upload_draft_weights = cuda_upload_draft_weights;
+	head->columns = alone; /* several devices would need each its rows of every channel */
 	/* the body of a loop on the device may hold kernels of that device only, and no waits for events, which
 	 * NCCL's captured calls contain */
 	head->draft = alone ? cuda_draft : NULL;

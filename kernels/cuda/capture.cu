@@ -73,7 +73,10 @@ static bool capture_all(struct cuda_backend* b, struct error* error) {
 		return true;
 	const size_t before = memory_left(b);
 	bool done = is_alone(b) || capture_graph(b, 0, 1, error);
-	for (int i = 1; i <= BUCKETS && done; i++)
+	/* Launches by input channel have eight rows each. Passes of more are rare, and their graphs would be
+	 * large: the host launches their kernels. */
+	const int buckets = b->group->by_channel ? 1 : BUCKETS;
+	for (int i = 1; i <= buckets && done; i++)
 		done = capture_graph(b, i, 8 * i, error);
 	done = done && devices_wait(b, error); /* whether NCCL took all that it was asked for */
 	if (done)

@@ -11,6 +11,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/backend.h"
+#include "kernels/column_weights.h"
 #include "kernels/cuda/nccl.h"
 #include "kernels/paged_cache.h"
 #include "kernels/rope.h"
@@ -38,12 +39,30 @@ struct weights {
 	struct matrix stored, quantized;
 };
 
+/* Up to four neighbouring lines of a map by input channel (kernels/columns.h, columns.cu) */
+struct column_stripe {
+	const uint8_t *codes, *scales; /* channel 0's of these lines */
+	unsigned run;                  /* bytes from a channel to the next one */
+	int line, lines;
+};
+
+/* A map by input channel, with the host's bytes; without channels where there is none. */
+struct device_columns {
+	int channels;
+	int stripes;
+	int depth, kind; /* which of the slice's levels it has */
+	const uint8_t* peak;
+	const uint16_t* norm;
+	const struct column_stripe* stripe; /* (stripes) */
+};
+
 enum block_matrix { WQ, WK, WV, WO, W_GATE, W_UP, W_DOWN, BLOCK_MATRICES };
 
 struct device_block {
 	struct weights matrix[BLOCK_MATRICES];
 	float *attention_norm, *mlp_norm, *post_attention_norm, *post_mlp_norm, *q_norm, *k_norm;
 	float *bq, *bk, *bv, *bo, *b_gate, *b_up, *b_down;
+	struct device_columns columns[COLUMN_KINDS]; /* its draft weights, if they are by input channel */
 };
 
 /* ---- a slice ------------------------------------------------------------------------------ */
@@ -70,6 +89,7 @@ struct device_slice {
 	int n;
 	int first; /* sub-layer the span begins with; over 0 the rows go on from kept hidden states */
 	uint64_t skip[MASK_WORDS], quantized[MASK_WORDS];
+	float kept[LEVEL_DEPTHS][COLUMN_KINDS]; /* shares of channels, where draft weights are by channel */
 	enum head_matrix head;
 	unsigned survivors; /* rows of a screened head that were computed, counted on the device */
 	int ancestors;      /* byte offset of int32 slots behind this struct and the rows */
@@ -130,6 +150,14 @@ struct workspace {
 	void *part, *gathered;
 };
 
+/* What products by input channel leave until their last blocks are done; empty where there are none. */
+struct column_sums {
+	float* product;  /* (rows, products): of a map (stripes, ranges of channels, a stripe's outputs) */
+	unsigned* done;  /* (rows, stripes) as workspace.row_done */
+	size_t products; /* of the largest map; stripes likewise */
+	int stripes;
+};
+
 /* How a block is launched: LAUNCHES_SEPARATE: each step by itself, nine launches. LAUNCHES_FUSED: norms of
  * few rows go with the product that follows, rotation and the cache's new rows with the product before, and
  * the last block of a row's attention combines its chunks: five. LAUNCHES_EARLY: these, each started while
@@ -154,6 +182,8 @@ struct device_group {
 	/* Whether launches are to take quantized draft weights as the slice specifies, or the stored weights
 	 * alone. */
 	bool with_quantized;
+	/* The sub-layers that launches run with draft weights by input channel; NULL: none. */
+	const struct mask* by_channel;
 	int status;           /* of the first call of NCCL's that failed since it was last looked at */
 	struct error failure; /* of a device that failed: every later pass reports it */
 };
@@ -205,6 +235,7 @@ struct cuda_backend {
 		cudaGraph_t draft_source;                 /* owns the handle of the loop's condition */
 	} captured[2];
 	struct device_screened screened;
+	struct column_sums sums;                   /* of products by input channel */
 	struct draft_weights_state* draft_weights; /* draft_weights.cu; NULL: no copy */
 	void** allocation;                         /* everything cudaMalloc gave, freed at close */
 	int n_allocations, allocation_capacity;
@@ -338,6 +369,9 @@ bool arrange_rows(const struct matrix*, const void* rows, void* raw, int64_t fir
 bool cuda_use_draft_weights(struct backend*, const struct draft_weights*, struct error*);
 bool cuda_upload_draft_weights(struct backend*, size_t bytes, bool* all, struct error*);
 void draft_weights_state_close(struct cuda_backend*);
+/* Whether a pass runs, unless it skips them, all sub-layers by input channel that there are: captured passes
+ * with draft weights do. True where the draft weights are otherwise. */
+bool runs_all_by_channel(const struct cuda_backend*, const struct mask* skip, const struct mask* quantized);
 /* Frees draft weights that nobody asked for (draft_weights.optional). From then on all passes run the stored
  * weights. False if there are none. */
 bool release_draft_weights(struct cuda_backend*);
@@ -360,6 +394,31 @@ struct head_rotation {
 	float plus, epsilon;
 	unsigned* done; /* as workspace.head_done; NULL: not with the product */
 };
+
+/* columns.cu */
+/* What a product by input channel reads: the norm of states x, activations, or activation(x)·up. */
+enum column_input_kind { COLUMN_INPUT_NORM, COLUMN_INPUT_ACTIVATIONS, COLUMN_INPUT_GATE };
+struct column_input {
+	enum column_input_kind kind;
+	const float *x, *up;     /* (n, channels) */
+	const void* activations; /* (n, channels) in the activations' type */
+	struct norm norm;
+	enum activation activation;
+};
+/* Its outputs go to the parts in turn, or are added there. */
+struct column_outputs {
+	float* out[3]; /* (n, rows) each */
+	const float* bias[3];
+	int64_t rows[3];
+	int parts;
+	bool adds;
+};
+/* The rows' products with a block's map, each with the channels that it keeps by the slice's levels. */
+void launch_columns(const struct cuda_backend*, int rows, int sub_layer, enum column_kind,
+                    const struct column_input&, const struct column_outputs&);
+/* Takes memory for the weights, with their bytes in the order of the host's, and for products with them.
+ * Returns where the weights go, or NULL with the error set. */
+uint8_t* columns_open(struct cuda_backend*, const struct column_weights*, struct error*);
 
 /* matmul.cu: y (n, rows) from activations x (n, cols) in the activations' type. */
 enum product_end { PRODUCT_STORE, PRODUCT_ADD, PRODUCT_GATE };
@@ -410,8 +469,8 @@ void launch_results(const struct cuda_backend*, int rows, struct device_result* 
 /* Captures the loop for launches as the group's with_quantized specifies. */
 bool draft_capture(struct cuda_backend*, struct error*);
 int cuda_draft(struct backend*, const struct segment*, int32_t token, const struct mask* skip,
-               const struct mask* quantized, bool quantized_head, const struct draft_policy*, struct result*,
-               struct error*);
+               const struct mask* quantized, bool quantized_head, const struct levels*,
+               const struct draft_policy*, struct result*, struct error*);
 
 /* screened_head.cu */
 /* Bytes that it takes where it is wanted; 0: it cannot be, or saves nothing. */
@@ -435,7 +494,7 @@ void captured_close(struct cuda_backend::captured*);
 /* pass.cu */
 /* Begins the staging block of a slice of n rows; the caller fills in what is not nothing. */
 struct device_slice* describe_slice(struct cuda_backend*, int n, const struct mask* skip,
-                                    const struct mask* quantized);
+                                    const struct mask* quantized, const struct levels*);
 /* A row of the segment's, without ancestors but the tokens before it. */
 struct device_row describe_row(const struct segment*);
 /* The device's choice for a row. */

@@ -75,11 +75,11 @@ bool draft_capture(struct cuda_backend* b, struct error* error) {
 
 static bool send_loop(struct cuda_backend* b, const struct segment* segment, int32_t token,
                       const struct mask* skip, const struct mask* quantized, bool quantized_head,
-                      const struct draft_policy* policy, struct error* error) {
+                      const struct levels* levels, const struct draft_policy* policy, struct error* error) {
 	const struct cuda_cache* c = (const struct cuda_cache*)segment->cache;
 	const struct cache* cache = &c->paged.head;
 	const int steps = policy->max_steps;
-	struct device_slice* s = describe_slice(b, 1, skip, quantized);
+	struct device_slice* s = describe_slice(b, 1, skip, quantized, levels);
 	s->steps = 1; /* the one that runs */
 	s->max_steps = steps;
 	s->chance = 1;
@@ -125,8 +125,8 @@ static int take_loop(struct cuda_backend* b, const struct draft_policy* policy, 
 }
 
 int cuda_draft(struct backend* backend, const struct segment* segment, int32_t token, const struct mask* skip,
-               const struct mask* quantized, bool quantized_head, const struct draft_policy* policy,
-               struct result* out, struct error* error) {
+               const struct mask* quantized, bool quantized_head, const struct levels* levels,
+               const struct draft_policy* policy, struct result* out, struct error* error) {
 	struct cuda_backend* b = (struct cuda_backend*)backend;
 	const bool with_quantized =
 	    b->draft_weights && (quantized || quantized_head); /* it may have been given back */
@@ -135,13 +135,14 @@ int cuda_draft(struct backend* backend, const struct segment* segment, int32_t t
 		error_set(error, "a draft of %d steps: expected 1 to %d", policy->max_steps, MAX_DRAFT);
 		return 0;
 	}
+	assert(!with_quantized || runs_all_by_channel(b, skip, quantized));
 	if (!paged_reserve(segment->cache, policy->max_steps)) {
 		error_set(error, "the memory for caches is in use");
 		return 0;
 	}
 	if (!cuda_ok(cudaSetDevice(b->device), "cudaSetDevice", error) ||
 	    (with_quantized && !cuda_upload_draft_weights(backend, SIZE_MAX, &all, error)) ||
-	    !send_loop(b, segment, token, skip, quantized, quantized_head, policy, error) ||
+	    !send_loop(b, segment, token, skip, quantized, quantized_head, levels, policy, error) ||
 	    !cuda_ok(cudaGraphLaunch(b->captured[with_quantized].draft, b->stream), "cudaGraphLaunch", error))
 		return 0;
 	const int steps = take_loop(b, policy, out, error);

@@ -2,7 +2,8 @@
  *
  * Their memory, and graphs of passes that use them as the slice specifies, are made at once. Their bytes
  * follow in pieces when they are filled, so that none delays decoding. Devices that share a model each have
- * their rows of the draft weights, too. */
+ * their rows of the draft weights, too. Weights by input channel (columns.cu) are one device's, and keep the
+ * order of the host's bytes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,8 @@ struct draft_weights_state {
 	const struct draft_weights* table;
 	struct draft_weights_place* place; /* (n_items) */
 	unsigned char* raw;                /* a piece, as stored */
+	uint8_t* columns;                  /* weights by input channel; NULL: none */
+	size_t column_bytes;               /* of them, that are there */
 	int allocations;                   /* of the backend's, before it took those of the draft weights */
 	int item; /* all rows of those before are there, and of this one those before `row` */
 	int64_t row;
@@ -87,6 +90,8 @@ static bool open_draft_weights(struct cuda_backend* b, const struct draft_weight
 	s->place = (struct draft_weights_place*)calloc((size_t)table->n_items + 1, sizeof *s->place);
 	if (!s->place)
 		return error_set(error, "out of memory for quantized draft weights");
+	if (table->format.columns && !(s->columns = columns_open(b, &table->columns, error)))
+		return false;
 	return take_places(b, error) && take_raw(b, error);
 }
 
@@ -94,6 +99,7 @@ static bool open_draft_weights(struct cuda_backend* b, const struct draft_weight
 static void give_back(struct cuda_backend* b) {
 	if (b->draft_weights)
 		cuda_give_back(b, b->draft_weights->allocations);
+	b->sums = {};
 	captured_close(&b->captured[1]);
 	draft_weights_state_close(b);
 }
@@ -122,12 +128,42 @@ bool cuda_use_draft_weights(struct backend* backend, const struct draft_weights*
 		return false;
 	each_device(b, [&](struct cuda_backend* p) { done = done && open_draft_weights(p, table, error); });
 	b->group->with_quantized = true;
+	b->group->by_channel = table->format.columns ? &table->sub_layers : NULL;
 	done = done && capture_passes(b, error);
 	b->group->with_quantized = false;
+	b->group->by_channel = NULL;
 	if (!done && !devices_gone(b))
 		each_device(b, [&](struct cuda_backend* p) { give_back(p); });
 	b->head.draft_weights_released = false;
 	return done;
+}
+
+bool runs_all_by_channel(const struct cuda_backend* b, const struct mask* skip,
+                         const struct mask* quantized) {
+	const struct draft_weights* table = b->draft_weights->table;
+	bool all = true;
+	for (int s = 0; s < 2 * b->shape.n_blocks && table->format.columns; s++)
+		all = all && (!mask_has(&table->sub_layers, s) || (skip && mask_has(skip, s)) ||
+		              (quantized && mask_has(quantized, s)));
+	return all;
+}
+
+/* So many bytes of the weights by input channel; takes them from *bytes. */
+static bool carry_columns(struct draft_weights_state* s, size_t* bytes, struct error* error) {
+	const struct column_weights* weights = &s->table->columns;
+	const size_t missing = s->columns ? weights->bytes - s->column_bytes : 0;
+	const size_t n = *bytes < missing ? *bytes : missing;
+	if (n > 0)
+		CUDA_TRY(cudaMemcpy(s->columns + s->column_bytes, (const uint8_t*)weights->data + s->column_bytes, n,
+		                    cudaMemcpyHostToDevice),
+		         error);
+	s->column_bytes += n;
+	*bytes -= n;
+	return true;
+}
+
+static bool all_there(const struct draft_weights_state* s) {
+	return s->item == s->table->n_items && (!s->columns || s->column_bytes == s->table->columns.bytes);
 }
 
 /* So many bytes of one device's rows. */
@@ -150,7 +186,13 @@ static bool carry_rows(struct draft_weights_state* s, size_t bytes, struct error
 			s->row = 0;
 		}
 	}
-	if (s->item == s->table->n_items)
+	return true;
+}
+
+static bool carry(struct draft_weights_state* s, size_t bytes, struct error* error) {
+	if (!carry_columns(s, &bytes, error) || !carry_rows(s, bytes, error))
+		return false;
+	if (all_there(s))
 		CUDA_TRY(cudaDeviceSynchronize(), error); /* passes run on a stream of their own */
 	return true;
 }
@@ -166,8 +208,8 @@ bool cuda_upload_draft_weights(struct backend* backend, size_t bytes, bool* all,
 	bool done = true, missing = false;
 	each_device(b, [&](struct cuda_backend* p) {
 		struct draft_weights_state* s = p->draft_weights;
-		done = done && (s->item == s->table->n_items || carry_rows(s, share, error));
-		missing = missing || s->item < s->table->n_items;
+		done = done && (all_there(s) || carry(s, share, error));
+		missing = missing || !all_there(s);
 	});
 	*all = done && !missing;
 	return done;

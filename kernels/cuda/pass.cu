@@ -70,6 +70,73 @@ static void launch_last_product(const struct cuda_backend* b, int rows, int sub_
 		});
 }
 
+static bool runs_by_channel(const struct cuda_backend* b, int sub_layer) {
+	const struct mask* by_channel = b->group->by_channel;
+	return by_channel && mask_has(by_channel, sub_layer) &&
+	       b->block[sub_layer / 2].columns[sub_layer % 2 ? COLUMN_DOWN : COLUMN_ATTENTION_OUT].channels > 0;
+}
+
+static void add_output(struct column_outputs* to, const struct weights& w, float* out, const float* bias) {
+	to->out[to->parts] = out;
+	to->bias[to->parts] = bias;
+	to->rows[to->parts] = w.stored.rows;
+	to->parts++;
+}
+
+static void launch_normed_columns(const struct cuda_backend* b, int rows, int sub_layer, const float* norm,
+                                  const struct column_outputs& to) {
+	struct column_input in = {};
+	in.kind = COLUMN_INPUT_NORM;
+	in.x = b->work.x;
+	in.norm = norm_of(b, norm, sub_layer);
+	launch_columns(b, rows, sub_layer, sub_layer % 2 ? COLUMN_MLP : COLUMN_ATTENTION, in, to);
+}
+
+static void launch_column_heads(const struct cuda_backend* b, int rows, int block) {
+	const struct device_block* w = &b->block[block];
+	struct column_outputs to = {};
+	add_output(&to, w->matrix[WQ], b->work.q, w->bq);
+	add_output(&to, w->matrix[WK], b->work.k, w->bk);
+	add_output(&to, w->matrix[WV], b->work.v, w->bv);
+	launch_normed_columns(b, rows, 2 * block, w->attention_norm, to);
+	launch_apply_rope(b, rows, block);
+	launch_attention(b, rows, block, 0);
+}
+
+static void launch_column_gate_up(const struct cuda_backend* b, int rows, int block) {
+	const struct device_block* w = &b->block[block];
+	struct column_outputs to = {};
+	add_output(&to, w->matrix[W_GATE], b->work.wide, w->b_gate);
+	add_output(&to, w->matrix[W_UP], b->work.wide_up, w->b_up);
+	launch_normed_columns(b, rows, 2 * block + 1, w->mlp_norm, to);
+}
+
+/* The last product reads what the sub-layer's first launches left. */
+static void launch_last_columns(const struct cuda_backend* b, int rows, int sub_layer) {
+	const struct last_matrix w = last_of(&b->block[sub_layer / 2], sub_layer);
+	struct column_input in = {};
+	struct column_outputs to = {};
+	in.kind = sub_layer % 2 ? COLUMN_INPUT_GATE : COLUMN_INPUT_ACTIVATIONS;
+	in.x = b->work.wide;
+	in.up = b->work.wide_up;
+	in.activation = b->shape.activation;
+	in.activations = b->work.mixed;
+	add_output(&to, *w.weights, w.post_norm ? b->work.y : b->work.x, w.bias);
+	to.adds = !w.post_norm;
+	launch_columns(b, rows, sub_layer, sub_layer % 2 ? COLUMN_DOWN : COLUMN_ATTENTION_OUT, in, to);
+	if (w.post_norm)
+		launch_post_norm(b, rows, w.post_norm, sub_layer);
+}
+
+/* With draft weights by input channel; of one device alone. */
+static void column_launches(const struct cuda_backend* b, int rows, int sub_layer) {
+	if (sub_layer % 2 == 0)
+		launch_column_heads(b, rows, sub_layer / 2);
+	else
+		launch_column_gate_up(b, rows, sub_layer / 2);
+	launch_last_columns(b, rows, sub_layer);
+}
+
 /* For one device's heads. */
 static void launch_heads(const struct cuda_backend* b, int bucket, int block) {
 	const struct device_block* w = &b->block[block];
@@ -102,6 +169,8 @@ static void launch_gated(const struct cuda_backend* b, int bucket, int block) {
 
 static void sub_layer_launches(const struct cuda_backend* b, int rows, int sub_layer) {
 	const bool attends = sub_layer % 2 == 0;
+	if (runs_by_channel(b, sub_layer))
+		return column_launches(b, 8 * bucket_of(rows), sub_layer);
 	each_device(b, [&](const struct cuda_backend* p) {
 		if (attends)
 			launch_heads(p, bucket_of(rows), sub_layer / 2);
@@ -192,7 +261,7 @@ void put_angles(const struct cuda_backend* b, int row, int position, int prompt_
 }
 
 struct device_slice* describe_slice(struct cuda_backend* b, int n, const struct mask* skip,
-                                    const struct mask* quantized) {
+                                    const struct mask* quantized, const struct levels* levels) {
 	struct device_slice* s = b->staging;
 	memset(s, 0, sizeof *s);
 	s->n = n;
@@ -200,6 +269,10 @@ struct device_slice* describe_slice(struct cuda_backend* b, int n, const struct 
 		memcpy(s->skip, skip->word, sizeof s->skip);
 	if (quantized)
 		memcpy(s->quantized, quantized->word, sizeof s->quantized);
+	for (int i = 0; i < LEVEL_DEPTHS * COLUMN_KINDS; i++) {
+		const int left_out = levels ? levels->left_out[i / COLUMN_KINDS][i % COLUMN_KINDS] : 0;
+		s->kept[i / COLUMN_KINDS][i % COLUMN_KINDS] = 1 - (float)left_out / 100;
+	}
 	return s;
 }
 
@@ -257,7 +330,7 @@ static size_t list_all_pages(struct cuda_backend* b, size_t at) {
 /* Fills the staging block for rows [r0, r0 + n) and sends it. */
 static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct paged_walk* walk, int r0,
                        int n, struct error* error) {
-	struct device_slice* s = describe_slice(b, n, pass->skip, pass->quantized);
+	struct device_slice* s = describe_slice(b, n, pass->skip, pass->quantized, pass->levels);
 	s->first = pass->first;
 	size_t at = reserve_angles(b, sizeof *s + (size_t)n * sizeof(struct device_row), n);
 	s->ancestors = (int)at;
@@ -449,7 +522,8 @@ static bool run_span(struct cuda_backend* b, const struct pass* pass, int r0, in
 static bool is_captured(struct cuda_backend* b, const struct pass* pass, int index) {
 	const int sub_layers = 2 * b->shape.n_blocks;
 	return pass->first == 0 && pass->last == sub_layers && pass->head && !pass->bare_head && !pass->states &&
-	       (pass->tap < 0 || pass->tap == sub_layers - 1) && captured_now(b)->pass[index];
+	       (pass->tap < 0 || pass->tap == sub_layers - 1) && captured_now(b)->pass[index] &&
+	       (!b->group->with_quantized || runs_all_by_channel(b, pass->skip, pass->quantized));
 }
 
 static bool run_captured(struct cuda_backend* b, const struct pass* pass, int index, int n,
@@ -589,6 +663,7 @@ bool cuda_run(struct backend* backend, const struct pass* pass, struct error* er
 	assert(!pass->states || (pass->tap < 0 && pass->kind != PASS_PREFILL));
 	b->group->with_quantized =
 	    b->draft_weights && (pass->quantized || pass->quantized_head); /* it may have been given back */
+	b->group->by_channel = b->group->with_quantized && b->sums.stripes > 0 ? pass->quantized : NULL;
 	done = done && (!b->group->with_quantized || cuda_upload_draft_weights(backend, SIZE_MAX, &all, error));
 	struct paged_walk walk = {};
 	if (pass->kind == PASS_PREFILL && b->cublas)
@@ -604,6 +679,7 @@ bool cuda_run(struct backend* backend, const struct pass* pass, struct error* er
 		devices_wait(b, &ignored); /* what is under way reads the staging blocks */
 	}
 	b->group->with_quantized = false;
+	b->group->by_channel = NULL;
 	paged_end(pass, done);
 	return done;
 }

@@ -527,7 +527,7 @@ static void try_draft_loop(const struct model_shape* shape, int with) {
 		const struct segment segment = {.cache = c, .base = 30, .n = 1, .sampler = sampled};
 		struct error error = {""};
 		memset(got, 0xff, sizeof got);
-		const int steps = b->draft(b, &segment, text[trial], &skip, NULL, false, &policy, got, &error);
+		const int steps = b->draft(b, &segment, text[trial], &skip, NULL, false, NULL, &policy, got, &error);
 		assert_int_equal(c->pending, steps);
 		b->discard(c);
 		assert_int_equal(draft_by_hand(b, c, text[trial], &skip, sampled, &policy, expected), steps);
@@ -798,7 +798,7 @@ static void play_way(const struct way* way, const struct weight_table* weights, 
 		policy.accept[i] = 1;
 	struct result drafted[12] = {{0}};
 	const struct segment chain = {.cache = c, .base = FILLED, .n = 1};
-	assert_int_equal(b->draft(b, &chain, text[3], NULL, NULL, false, &policy, drafted, &error), 12);
+	assert_int_equal(b->draft(b, &chain, text[3], NULL, NULL, false, NULL, &policy, drafted, &error), 12);
 	for (int i = 0; i < 12; i++)
 		out->drafted[i] = drafted[i].token;
 	b->cache_close(c);

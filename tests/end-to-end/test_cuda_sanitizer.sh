@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test_cuda_sanitizer.sh [TOOL [WHAT]]: on a GPU compute-sanitizer finds no bad access and no race in the backend's
-# tests on small shapes. TOOL is memcheck, racecheck or synccheck, WHAT "first tokens", "quantized draft weights", "screened
-# head" or "every kernel"; without them the first two look at all, which takes long. Skipped, with the reason, where
+# tests on small shapes. TOOL is memcheck, racecheck or synccheck, WHAT "first tokens", "quantized draft weights", "columns",
+# "screened head" or "every kernel"; without them the first two look at all, which takes long. Skipped, with the reason, where
 # there is no GPU or no compute-sanitizer.
 set -euo pipefail
 folder=$(dirname "$SWIFTLET")/tests
@@ -18,10 +18,11 @@ look() { # TOOL WHAT
 	case $2 in
 	"first tokens") set -- "$1" "$SWIFTLET" run --backend cuda --no-store -n 8 -p "Tom has 3 apples." ;;
 	"quantized draft weights") set -- "$1" "$folder/test-kernels-cuda_draft_weights" ;;
+	"columns") set -- "$1" "$folder/test-kernels-cuda_columns" ;;
 	"screened head") set -- "$1" "$folder/test-kernels-cuda_screened_head" ;;
 	"every kernel") set -- "$1" "$folder/test-checkkernels-cuda" ;;
 	*)
-		echo "$2: first tokens, quantized draft weights, screened head or every kernel was expected" >&2
+		echo "$2: first tokens, quantized draft weights, columns, screened head or every kernel was expected" >&2
 		exit 2
 		;;
 	esac
@@ -32,7 +33,7 @@ if [ $# -gt 0 ]; then
 	exit
 fi
 for tool in memcheck racecheck; do
-	for what in "first tokens" "quantized draft weights" "screened head" "every kernel"; do
+	for what in "first tokens" "quantized draft weights" "columns" "screened head" "every kernel"; do
 		look "$tool" "$what"
 	done
 done

@@ -104,7 +104,7 @@ static void play(struct backend* b, struct played* out) {
 			policy.accept[i] = 1;
 		struct result drafted[STEPS] = {{0}};
 		const struct segment chain = {.cache = c, .base = COMMITTED, .n = 1};
-		assert_int_equal(b->draft(b, &chain, 5, NULL, NULL, false, &policy, drafted, &error), STEPS);
+		assert_int_equal(b->draft(b, &chain, 5, NULL, NULL, false, NULL, &policy, drafted, &error), STEPS);
 		for (int i = 0; i < STEPS; i++)
 			out->drafted[i] = drafted[i].token;
 		b->discard(c);

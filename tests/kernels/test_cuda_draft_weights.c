@@ -67,7 +67,7 @@ static void play(struct backend* b, struct cache* c, struct variant v, struct ou
 	if (!b->run(b, &pass, &error))
 		fail_msg("%s", error.message);
 	b->discard(c);
-	o->steps = b->draft(b, &root, 9, v.skip, v.quantized, v.quantized_head, &policy, step, &error);
+	o->steps = b->draft(b, &root, 9, v.skip, v.quantized, v.quantized_head, NULL, &policy, step, &error);
 	b->discard(c);
 	for (int i = 0; i < o->steps; i++)
 		o->drafted[i] = step[i].token;

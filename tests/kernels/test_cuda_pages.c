@@ -88,7 +88,7 @@ static void draft(struct fixture* f, struct cache* c, int32_t token, struct resu
 		policy.accept[i] = 1;
 	const struct segment chain = {.cache = c, .base = c->committed, .n = 1};
 	memset(out, 0, STEPS * sizeof *out);
-	assert_int_equal(f->b->draft(f->b, &chain, token, NULL, NULL, false, &policy, out, &error), STEPS);
+	assert_int_equal(f->b->draft(f->b, &chain, token, NULL, NULL, false, NULL, &policy, out, &error), STEPS);
 	assert_int_equal(c->pending, STEPS);
 	f->b->discard(c);
 }

@@ -68,6 +68,7 @@ void emulated_count_weights();
 void emulated_check(bool, const char* what);
 void __syncthreads();
 int __syncthreads_and(int);
+int __syncthreads_count(int);
 inline void __syncwarp() { emulated_warp_barrier(); }
 
 template <class T> T __shfl_xor_sync(unsigned mask, T x, int step) {
@@ -76,6 +77,15 @@ template <class T> T __shfl_xor_sync(unsigned mask, T x, int step) {
 	uint32_t bits;
 	memcpy(&bits, &x, 4);
 	bits = emulated_shuffle(bits, (threadIdx.x % 32) ^ (unsigned)step);
+	memcpy(&x, &bits, 4);
+	return x;
+}
+template <class T> T __shfl_sync(unsigned mask, T x, int lane) {
+	static_assert(sizeof(T) == 4, "four bytes");
+	emulated_check(mask == 0xffffffffu, "a shuffle of part of a warp");
+	uint32_t bits;
+	memcpy(&bits, &x, 4);
+	bits = emulated_shuffle(bits, (unsigned)lane % 32);
 	memcpy(&x, &bits, 4);
 	return x;
 }
@@ -127,8 +137,20 @@ inline unsigned atomicAdd(unsigned* p, unsigned x) {
 	*p += x;
 	return old;
 }
+inline int atomicAdd(int* p, int x) {
+	const int old = *p;
+	*p += x;
+	return old;
+}
 inline void __threadfence() {}
 template <class T> T __ldcg(const T* p) { return *p; }
+template <class T> T __ldcs(const T* p) { return *p; }
+/* c + the products of the four signed bytes of a and b */
+inline int __dp4a(int a, int b, int c) {
+	for (int i = 0; i < 32; i += 8)
+		c += (int8_t)(a >> i) * (int8_t)(b >> i);
+	return c;
+}
 inline int min(int a, int b) { return a < b ? a : b; }
 inline int max(int a, int b) { return a > b ? a : b; }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }

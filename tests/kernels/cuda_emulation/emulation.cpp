@@ -68,7 +68,8 @@ static unsigned n_threads;
 static const std::function<void()>* body;
 static const char* kernel_name = "";
 alignas(16) static unsigned char dynamic_shared[48 << 10];
-static int vote; /* of a __syncthreads_and */
+static int vote;  /* of a __syncthreads_and */
+static int count; /* of a __syncthreads_count */
 
 void emulated_check(bool good, const char* what) {
 	if (good)
@@ -159,6 +160,16 @@ int __syncthreads_and(int x) {
 	const int all = vote;
 	wait_at(AT_BLOCK);
 	vote = 1;
+	wait_at(AT_BLOCK);
+	return all;
+}
+
+int __syncthreads_count(int x) {
+	count += x != 0;
+	wait_at(AT_BLOCK);
+	const int all = count;
+	wait_at(AT_BLOCK);
+	count = 0;
 	wait_at(AT_BLOCK);
 	return all;
 }
