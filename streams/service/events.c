@@ -5,6 +5,8 @@
 #include <microhttpd.h>
 #include <string.h>
 
+#include "streams/service/server_internal.h"
+
 void events_open(struct events* e) {
 	memset(e, 0, sizeof *e);
 	pthread_mutex_init(&e->lock, NULL);
@@ -15,12 +17,17 @@ void events_close(struct events* e) {
 	pthread_mutex_destroy(&e->lock);
 }
 
+static void wake(struct watcher* w) {
+	if (!w->asleep)
+		return;
+	w->asleep = false;
+	MHD_resume_connection(w->connection);
+}
+
 static void wake_all(struct events* e) {
 	for (int i = 0; i < EVENTS_WATCHERS; i++)
-		if (e->watcher[i] && e->watcher[i]->asleep) {
-			e->watcher[i]->asleep = false;
-			MHD_resume_connection(e->watcher[i]->connection);
-		}
+		if (e->watcher[i])
+			wake(e->watcher[i]);
 }
 
 void events_publish(struct events* e, double seconds, int session, const char* kind, const char* task) {
@@ -81,9 +88,24 @@ void events_leave(struct events* e, const struct watcher* w) {
 	pthread_mutex_unlock(&e->lock);
 }
 
-void events_read(struct events* e, struct watcher* w, struct text* out) {
+void events_drop_gone(struct events* e) {
+	pthread_mutex_lock(&e->lock);
+	for (int i = 0; i < EVENTS_WATCHERS; i++) {
+		struct watcher* const w = e->watcher[i];
+		const union MHD_ConnectionInfo* info =
+		    w ? MHD_get_connection_info(w->connection, MHD_CONNECTION_INFO_CONNECTION_FD) : NULL;
+		if (info && gate_client_left(info->connect_fd)) {
+			w->gone = true;
+			wake(w);
+		}
+	}
+	pthread_mutex_unlock(&e->lock);
+}
+
+bool events_read(struct events* e, struct watcher* w, struct text* out) {
 	const size_t before = out->size;
 	pthread_mutex_lock(&e->lock);
+	const bool gone = w->gone;
 	if (w->event < e->next - EVENTS_KEPT)
 		w->event = e->next - EVENTS_KEPT;
 	for (; w->event < e->next; w->event++)
@@ -98,11 +120,12 @@ void events_read(struct events* e, struct watcher* w, struct text* out) {
 	if (out->size == before && w->beat < e->beat)
 		text_put(out, ": still here\n\n");
 	w->beat = e->beat;
-	if (out->size == before) { /* holds the lock, so that no wake-up is lost */
+	if (out->size == before && !gone) { /* holds the lock, so that no wake-up is lost */
 		w->asleep = true;
 		MHD_suspend_connection(w->connection);
 	}
 	pthread_mutex_unlock(&e->lock);
+	return !gone;
 }
 
 void events_point(struct events* e, const double point[EVENTS_POINT]) {

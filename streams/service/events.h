@@ -14,6 +14,7 @@ struct watcher { /* a connection that reads; guarded by the events' lock */
 	struct MHD_Connection* connection;
 	bool asleep;
 	int64_t event, state, beat; /* how far it has come */
+	bool gone;                  /* its client */
 };
 
 struct events {
@@ -37,13 +38,16 @@ void events_state(struct events*, struct text* state);
 /* One point of the curves; as a list. */
 void events_point(struct events*, const double point[EVENTS_POINT]);
 void events_put_point(struct text*, const double point[EVENTS_POINT]);
-void events_beat(struct events*); /* a sign of life: finds out who is gone */
+void events_beat(struct events*); /* a sign of life */
 
 /* Adds a watcher, which gets the present state at once and events from now on. False when there are too
  * many. */
 bool events_join(struct events*, struct watcher*);
 void events_leave(struct events*, const struct watcher*);
-/* Appends new events to the watcher's text as server-sent events. Without any, its connection sleeps. */
-void events_read(struct events*, struct watcher*, struct text* out);
+/* Wakes the watchers whose clients have gone. */
+void events_drop_gone(struct events*);
+/* Appends new events to the watcher's text as server-sent events. Without any, its connection sleeps. False
+ * when the client has gone. */
+bool events_read(struct events*, struct watcher*, struct text* out);
 /* The latest state with two more members: "history", the points, and "events", oldest first. */
 void events_all(struct events*, struct text* out);

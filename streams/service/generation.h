@@ -96,6 +96,7 @@ struct generation {
 
 	/* under the lock */
 	struct MHD_Connection* connection; /* NULL: gone */
+	struct generation* next_live;      /* under the server's live_lock */
 	int socket;
 	bool asleep, gone, finished;
 	double heard;    /* when the stream last had output for the client */

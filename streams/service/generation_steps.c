@@ -1,5 +1,4 @@
 /* Turns the steps of jobs into a generation's response; the scheduler's thread calls these functions. */
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,16 +19,11 @@ static void emit_keepalive(struct generation* g) {
 	generation_wake(g);
 }
 
-/* True when nobody wants more of the answer. MHD does not watch a sleeping connection, so this asks the
- * socket whether the client has disconnected. */
+/* True when nobody wants more of the answer. */
 static bool on_gone(void* user) {
 	struct generation* g = ((struct choice*)user)->generation;
 	pthread_mutex_lock(&g->lock);
-	if (!g->gone) {
-		struct pollfd p = {.fd = g->socket, .events = POLLRDHUP};
-		if (poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)))
-			g->gone = true;
-	}
+	g->gone = g->gone || gate_client_left(g->socket);
 	if (!g->gone)
 		emit_keepalive(g);
 	const bool gone = g->gone || ((struct choice*)user)->lines.enough;

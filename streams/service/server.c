@@ -147,6 +147,7 @@ struct server* server_open(const struct server_options* o, struct model* model, 
 	s->opened = time(NULL);
 	s->context = options_context(&o->work.session, model);
 	pthread_mutex_init(&s->rate_lock, NULL);
+	pthread_mutex_init(&s->live_lock, NULL);
 	for (int i = 0; i <= SERVER_KEYS; i++)
 		metrics_open(&s->metrics[i]);
 	events_open(&s->events);
@@ -218,6 +219,7 @@ void server_close(struct server* s, double grace) {
 	for (int i = 0; i <= SERVER_KEYS; i++)
 		metrics_close(&s->metrics[i]);
 	pthread_mutex_destroy(&s->rate_lock);
+	pthread_mutex_destroy(&s->live_lock);
 	text_free(&s->ignored);
 	free(s);
 }

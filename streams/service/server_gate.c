@@ -5,9 +5,10 @@
  * error in JSON. A pending connection has a deadline, which is short while most places are taken; when all
  * are taken, the oldest one is closed first. An open connection that is idle between two requests is closed
  * at its deadline, or sooner when new connections find no place; it is never closed while a request is
- * answered. A connection whose client has hung up is closed at the next check, because libmicrohttpd does not
- * notice a hang-up that came together with the last bytes. Each address may hold a limited number of
- * connections, except the loopback address. A further connection gets a 429.
+ * answered. A connection whose client has hung up is given back at the next check, because libmicrohttpd does
+ * not notice a hang-up that came together with the last bytes, nor one while the answer is prepared. Each
+ * address may hold a limited number of connections, except the loopback address. A further connection gets a
+ * 429.
  *
  * A connection whose first request has a thread of its own (struct route) goes there. It carries that request
  * alone, so that no other one is served by that thread, and these connections have places of their own.
@@ -317,17 +318,17 @@ static bool has_hung_up(int fd) {
 	       ((p.revents & (POLLHUP | POLLERR)) || ioctl(fd, FIONREAD, &unread) != 0 || unread == 0);
 }
 
-/* A pending connection's bytes are unread; a client that has sent them and closed its side is gone. */
-static bool has_left(int fd) {
+/* Unread bytes do not count: a client that has sent them and closed its side is gone. */
+bool gate_client_left(int fd) {
 	struct pollfd p = {.fd = fd, .events = POLLRDHUP};
 	return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
 /* The daemon gets a moment to begin the answer of a request that it has read. */
 static void check_client(struct connection_gate* d, struct pending_connection* v, double now) {
-	if (v->state == GATE_READY && has_left(v->fd))
+	if (v->state == GATE_READY && gate_client_left(v->fd))
 		close_connection(d, v);
-	else if (v->state == GATE_READING && has_left(v->fd)) {
+	else if (v->state == GATE_READING && gate_client_left(v->fd)) {
 		read_head(d, v); /* a client may close its side behind a whole request, and is answered then */
 		if (v->state == GATE_READING)
 			close_connection(d, v);
@@ -345,6 +346,13 @@ static void handle_event(struct connection_gate* d, struct pending_connection* v
 		read_head(d, v);
 }
 
+/* Calls that wait suspended are woken by those for whom they wait. */
+static void drop_gone(struct server* s) {
+	workers_drop_gone(s->workers);
+	generations_drop_gone(s);
+	events_drop_gone(&s->events);
+}
+
 static void* run_thread(void* user) {
 	struct connection_gate* d = user;
 	struct epoll_event event[64];
@@ -355,15 +363,17 @@ static void* run_thread(void* user) {
 		pthread_mutex_lock(&d->lock);
 		for (int i = 0; i < n; i++)
 			handle_event(d, event[i].data.ptr);
-		if (now - beaten >= 1e-3 * CHECK_INTERVAL) {
-			beaten = now;
-			for (int i = 0; i < PLACES; i++) {
-				check_client(d, &d->pending[i], now);
-				check_deadline(d, &d->pending[i], now);
-			}
+		const bool checks = now - beaten >= 1e-3 * CHECK_INTERVAL;
+		for (int i = 0; i < PLACES && checks; i++) {
+			check_client(d, &d->pending[i], now);
+			check_deadline(d, &d->pending[i], now);
 		}
 		hand_over_ready(d);
 		pthread_mutex_unlock(&d->lock);
+		if (checks) {
+			drop_gone(d->server);
+			beaten = now;
+		}
 	}
 	return NULL;
 }

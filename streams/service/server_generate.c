@@ -47,7 +47,9 @@ static ssize_t read_stream(void* user, uint64_t position, char* buffer, size_t m
 	ssize_t n = 0;
 	pthread_mutex_lock(&g->lock);
 	const size_t there = g->out.size - g->sent;
-	if (there > 0) {
+	if (g->gone && !g->finished) {
+		n = MHD_CONTENT_READER_END_WITH_ERROR;
+	} else if (there > 0) {
 		n = (ssize_t)(there < most ? there : most);
 		memcpy(buffer, g->out.data + g->sent, (size_t)n);
 		g->sent += (size_t)n;
@@ -77,16 +79,46 @@ static bool begin_stream(struct http_call* c, struct generation* g) {
 	return call_queue(c, 200, r);
 }
 
-/* True when the answer is ready; otherwise the connection sleeps. */
-static bool is_done_or_sleeps(struct generation* g) {
+enum progress { ASLEEP, READY, GONE };
+
+/* Whether the answer is ready, or nobody waits for it any more. Otherwise the connection sleeps. */
+static enum progress look_or_sleep(struct generation* g) {
 	pthread_mutex_lock(&g->lock);
-	const bool finished = g->finished;
-	if (!finished) {
+	const enum progress at = g->gone ? GONE : g->finished ? READY : ASLEEP;
+	if (at == ASLEEP) {
 		g->asleep = true;
 		MHD_suspend_connection(g->connection);
 	}
 	pthread_mutex_unlock(&g->lock);
-	return finished;
+	return at;
+}
+
+static void join_live(struct generation* g) {
+	pthread_mutex_lock(&g->server->live_lock);
+	g->next_live = g->server->live;
+	g->server->live = g;
+	pthread_mutex_unlock(&g->server->live_lock);
+}
+
+static void leave_live(struct generation* g) {
+	pthread_mutex_lock(&g->server->live_lock);
+	struct generation** at = &g->server->live;
+	while (*at != g)
+		at = &(*at)->next_live;
+	*at = g->next_live;
+	pthread_mutex_unlock(&g->server->live_lock);
+}
+
+void generations_drop_gone(struct server* s) {
+	pthread_mutex_lock(&s->live_lock);
+	for (struct generation* g = s->live; g; g = g->next_live) {
+		pthread_mutex_lock(&g->lock);
+		g->gone = g->gone || gate_client_left(g->socket);
+		if (g->gone)
+			generation_wake(g);
+		pthread_mutex_unlock(&g->lock);
+	}
+	pthread_mutex_unlock(&s->live_lock);
 }
 
 /* Submits the first choices. Each of the others follows one that has ended, so that many choices leave room
@@ -126,22 +158,24 @@ bool generate_begin(struct http_call* c) {
 		return false;
 	}
 	c->generation = g;
+	join_live(g);
 	atomic_fetch_add(&c->server->answers, 1);
 	if (stream)
 		return begin_stream(c, g);
-	is_done_or_sleeps(g);
+	look_or_sleep(g);
 	return true;
 }
 
 bool generate_resumed(struct http_call* c) {
 	struct generation* g = c->generation;
-	if (!is_done_or_sleeps(g)) /* not woken by us: sleep on */
+	const enum progress at = look_or_sleep(g);
+	if (at == ASLEEP) /* not woken by us: sleep on */
 		return true;
-	if (g->error.status || g->gone) {
-		if (!g->error.status)
-			api_fail(&g->error, 499, "cancelled", "The client has gone.");
+	if (at == GONE) /* the generation may not have ended, so its own error is not looked at */
+		return !api_fail(&c->error, 499, "cancelled", "The client has gone.") &&
+		       call_reply_error(c, &c->error);
+	if (g->error.status)
 		return call_reply_error(c, &g->error);
-	}
 	struct text body = g->out;
 	g->out = (struct text){0};
 	return call_reply(c, 200, "application/json", &body);
@@ -149,6 +183,7 @@ bool generate_resumed(struct http_call* c) {
 
 void generate_finished(struct http_call* c) {
 	struct generation* g = c->generation;
+	leave_live(g);
 	pthread_mutex_lock(&g->lock);
 	g->gone = true;
 	g->connection = NULL;

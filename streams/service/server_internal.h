@@ -59,6 +59,8 @@ struct server {
 	time_t opened;
 	atomic_bool stopping;
 	atomic_int answers; /* generations that are not written yet */
+	pthread_mutex_t live_lock;
+	struct generation* live; /* those that have a connection, linked by next_live */
 	pthread_mutex_t rate_lock;
 	struct rate_client rate[RATE_CLIENTS]; /* used if option.rate > 0, or behind a proxy */
 };
@@ -131,6 +133,8 @@ void gate_close(struct connection_gate*);
 void gate_address(const struct sockaddr*, uint8_t out[16]);
 /* The number of open connections. */
 int gate_present(struct connection_gate*);
+/* The client has closed its side, or has gone. MHD does not watch a connection that is suspended. */
+bool gate_client_left(int socket);
 /* libmicrohttpd's callback for opened and closed connections. */
 void gate_on_connection(void* gate, struct MHD_Connection*, void** context,
                         enum MHD_ConnectionNotificationCode);
@@ -146,6 +150,8 @@ struct workers* workers_open(void); /* NULL when there is no memory, or a thread
  * again. False: the server is stopping. */
 bool workers_take(struct workers*, struct http_call*);
 bool workers_done(struct workers*, const struct http_call*);
+/* Ends the waiting calls whose clients have gone. */
+void workers_drop_gone(struct workers*);
 /* Refuses waiting calls. Call before the daemons are stopped, which must find no connection suspended. */
 void workers_stop(struct workers*);
 void workers_close(struct workers*); /* NULL is allowed */
@@ -180,6 +186,9 @@ bool generate_begin(struct http_call*);    /* then, on the connection's thread *
 /* A suspended call has been resumed: its answer is ready. */
 bool generate_resumed(struct http_call*);
 void generate_finished(struct http_call*); /* the client has its answer, or has gone */
+/* Ends the calls that wait for a generation and whose clients have gone. The scheduler ends the generations
+ * themselves before their next steps. */
+void generations_drop_gone(struct server*);
 
 /* server_metrics.c */
 bool answer_metrics(struct http_call*);

@@ -24,7 +24,8 @@ static ssize_t read_events(void* user, uint64_t position, char* buffer, size_t m
 	if (w->out.size == 0) {
 		if (atomic_load(&w->server->stopping))
 			return MHD_CONTENT_READER_END_OF_STREAM;
-		events_read(&w->server->events, &w->watcher, &w->out);
+		if (!events_read(&w->server->events, &w->watcher, &w->out))
+			return MHD_CONTENT_READER_END_WITH_ERROR;
 	}
 	if (w->out.failed)
 		return MHD_CONTENT_READER_END_WITH_ERROR;

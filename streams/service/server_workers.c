@@ -7,7 +7,10 @@
  * Large requests have a thread of their own, of low priority: a few of them would keep all workers busy, and
  * one takes seconds of a processor that the passes of running requests share. The tenant with the fewest
  * requests at work goes first. Within a tenant, a request may go before earlier ones if it is smaller by as
- * much as a worker does in the time between. */
+ * much as a worker does in the time between.
+ *
+ * A waiting request whose client has gone is dropped: the others do not wait for it, and its connection is
+ * free at once. */
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -132,6 +135,22 @@ bool workers_done(struct workers* w, const struct http_call* c) {
 	const bool done = c->work == CALL_WORKED;
 	pthread_mutex_unlock(&w->lock);
 	return done;
+}
+
+void workers_drop_gone(struct workers* w) {
+	pthread_mutex_lock(&w->lock);
+	for (struct http_call** at = &w->first; *at;) {
+		struct http_call* const c = *at;
+		const union MHD_ConnectionInfo* info =
+		    MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+		if (info && gate_client_left(info->connect_fd)) {
+			*at = c->next_work;
+			api_fail(&c->error, 499, "cancelled", "The client has gone.");
+			give_back(c);
+		} else
+			at = &c->next_work;
+	}
+	pthread_mutex_unlock(&w->lock);
 }
 
 void workers_stop(struct workers* w) {

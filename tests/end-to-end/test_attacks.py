@@ -40,6 +40,51 @@ def clients_that_leave_hold_nothing():
                 assert c.recv(100).startswith(b"HTTP/1."), path
 
 
+def body_of(path, fields):
+    """A whole request on a connection that would be kept."""
+    body = json.dumps(fields).encode()
+    return b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(body)) + body
+
+
+def clients_that_leave_are_not_waited_for():
+    """A connection was held until a worker had done its request, although the client was gone: 12 of these took 12 times as long
+    as one. Now those that wait are dropped, and only the one that is worked on is done."""
+    with Server() as s:
+        fields = {"prompt": attacks.words(attacks.LONG), "return_token_strs": True, "with_pieces": True}
+        began = time.monotonic()
+        assert s.call("POST", "/tokenize", fields)[0] == 200
+        one = time.monotonic() - began
+        seconds = attacks.leave(s.port, n=12, data=body_of("/tokenize", fields), within=300)
+        assert seconds is not None and seconds < 5 * one + 2, (seconds, one)
+        began = time.monotonic()  # watchers were seen to be gone at the second sign of life, after 5 to 10 s
+        seconds = [attacks.leave(s.port, n=20, data=b"GET /v1/swiftlet/state HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
+                   for _ in range(3)]
+        assert min(seconds) < 4, seconds
+
+
+def clients_that_leave_wait_for_no_step():
+    """The threads that generate are halted, as by a step that takes long: the connections of clients that leave are given back."""
+    ask = {"prompt": "a", "max_tokens": 2}
+    with Server() as s:
+        s.complete("a", max_tokens=2)
+        for thread in threads_of(s):
+            try:
+                with halted([thread]), concurrent.futures.ThreadPoolExecutor(3) as pool:
+                    if not answers_within(s.port, "/version", 2) or answers_within(s.port, "/v1/completions", 2, json.dumps(ask)):
+                        continue
+                    if not answers_within(s.port, "/tokenize", 2, '{"prompt": "a"}'):
+                        continue
+                    for stream in (False, True):
+                        seconds = attacks.leave(s.port, n=20, data=body_of("/v1/completions", {**ask, "stream": stream}))
+                        assert seconds is not None and seconds < 30, (stream, seconds)
+                    break
+            except PermissionError:
+                return
+        else:
+            raise AssertionError("no thread generates")
+        s.complete("a", max_tokens=2)
+
+
 def many_items_take_turns():
     with Server("--sessions", "2", "--queue", "4") as s:
         texts = ["number %d" % i for i in range(300)]
@@ -117,10 +162,10 @@ def threads_of(server):
     return sorted(int(name) for name in os.listdir("/proc/%d/task" % server.process.pid))[1:]
 
 
-def answers_within(port, path, seconds):
+def answers_within(port, path, seconds, body=None):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)
     try:
-        connection.request("GET", path)
+        connection.request("POST" if body else "GET", path, body)
         return connection.getresponse().read() != b""
     except TimeoutError:
         return False
@@ -263,6 +308,8 @@ def one_request_on_the_threads_of_probes():
 
 long_prompts_stall_nobody()
 clients_that_leave_hold_nothing()
+clients_that_leave_are_not_waited_for()
+clients_that_leave_wait_for_no_step()
 many_items_take_turns()
 many_items_leave_room()
 streams_that_wait_are_heard_of()
