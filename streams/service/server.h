@@ -12,6 +12,7 @@ enum {
 	SERVER_HEADERS = 32 << 10,
 	SERVER_CONNECTIONS = 512,
 	SERVER_OWN_CONNECTIONS = 32, /* more of them for health checks, and for metrics */
+	SERVER_PENDING = 256,        /* more of them whose headers are awaited */
 	SERVER_KEYS = 64,
 	SERVER_GROUP = 64
 };

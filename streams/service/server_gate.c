@@ -2,13 +2,15 @@
  *
  * A connection is pending until all headers of its first request have arrived and are HTTP (server_head.h).
  * Then libmicrohttpd gets it. So a silent, slow or malformed client takes no place in the server, and gets an
- * error in JSON. A pending connection has a deadline, which is short while most places are taken; when all
- * are taken, the oldest one is closed first. An open connection that is idle between two requests is closed
- * at its deadline, or sooner when new connections find no place; it is never closed while a request is
- * answered. A connection whose client has hung up is given back at the next check, because libmicrohttpd does
- * not notice a hang-up that came together with the last bytes, nor one while the answer is prepared. Each
- * address may hold a limited number of connections, except the loopback address. A further connection gets a
- * 429.
+ * error in JSON. A pending connection has a deadline, which is short for those of an address that crowds the
+ * others; when all places are taken, one of the address that takes most of them is closed. So a client that
+ * is slow, and no more, keeps its place whatever other addresses do. An open connection that is idle between
+ * two requests is closed at its deadline, or sooner when new connections find no place; it is never closed
+ * while a request is answered. Each address may hold a limited number of connections, except the loopback
+ * address. A further connection gets a 429.
+ *
+ * A connection whose client has hung up is given back at the next check, because libmicrohttpd does not
+ * notice a hang-up that came together with the last bytes, nor one while the answer is prepared.
  *
  * A connection whose first request has a thread of its own (struct route) goes there. It carries that request
  * alone, so that no other one is served by that thread, and these connections have places of their own.
@@ -30,10 +32,10 @@
 #include "streams/service/server_internal.h"
 
 enum {
-	MAX_PENDING = 256,
-	PLACES = SERVER_CONNECTIONS + (ALL_THREADS - HTTP_THREADS) * SERVER_OWN_CONNECTIONS + MAX_PENDING,
-	MAX_READS = 64,       /* of a head as its bytes arrive; after that only four times a second */
-	CHECK_INTERVAL = 250, /* milliseconds */
+	PLACES = SERVER_CONNECTIONS + (ALL_THREADS - HTTP_THREADS) * SERVER_OWN_CONNECTIONS + SERVER_PENDING,
+	FAIR_SHARE = SERVER_PENDING / 16, /* of an address, while places are scarce */
+	MAX_READS = 64,                   /* of a head as its bytes arrive; after that only four times a second */
+	CHECK_INTERVAL = 250,             /* milliseconds */
 	BATCH = 64
 };
 
@@ -119,6 +121,18 @@ static void refuse_slow(struct connection_gate* d, struct pending_connection* v)
 	refuse_connection(d, v, &e);
 }
 
+static bool is_pending(const struct pending_connection* v) {
+	return v->state != GATE_FREE && v->state != GATE_OPEN;
+}
+
+/* Pending connections of the same address. */
+static int count_pending(const struct connection_gate* d, const uint8_t address[16]) {
+	int n = 0;
+	for (const struct pending_connection* v = d->pending; v < d->pending + PLACES; v++)
+		n += is_pending(v) && memcmp(v->address, address, 16) == 0;
+	return n;
+}
+
 /* Open connections that the threads share which serve all requests. */
 static int count_shared(const struct connection_gate* d) {
 	int n = 0;
@@ -132,25 +146,53 @@ static bool can_open(const struct connection_gate* d, const struct pending_conne
 	                                            : count_shared(d) < SERVER_CONNECTIONS);
 }
 
-/* The oldest pending connection, or the oldest that can be opened now. NULL: there is none. */
-static struct pending_connection* find_oldest(struct connection_gate* d, bool opens) {
+/* The oldest connection that can be opened now. NULL: there is none. */
+static struct pending_connection* find_opening(struct connection_gate* d) {
 	struct pending_connection* first = NULL;
-	for (struct pending_connection* v = d->pending; v < d->pending + PLACES; v++) {
-		const bool one = opens ? can_open(d, v) : v->state != GATE_FREE && v->state != GATE_OPEN;
-		if (one && (!first || v->since < first->since))
+	for (struct pending_connection* v = d->pending; v < d->pending + PLACES; v++)
+		if (can_open(d, v) && (!first || v->since < first->since))
 			first = v;
-	}
 	return first;
 }
 
-/* Closes the oldest pending connection. False: there is none. */
+/* The pending connection that can be spared most. One that has its answer; else of the address that has most
+ * of them: one that is slow before one whose request waits for a place, and the oldest. NULL: there is none.
+ */
+static struct pending_connection* find_spare(struct connection_gate* d) {
+	struct pending_connection *pending[PLACES], *best = NULL;
+	int n = 0, best_rank = 0;
+	for (struct pending_connection* v = d->pending; v < d->pending + PLACES; v++)
+		if (is_pending(v))
+			pending[n++] = v;
+	for (int i = 0; i < n; i++) {
+		struct pending_connection* const v = pending[i];
+		int rank = v->state == GATE_CLOSING ? 2 * PLACES : v->state == GATE_READING;
+		for (int k = 0; k < n && rank < 2 * PLACES; k++)
+			rank += memcmp(pending[k]->address, v->address, 16) == 0 ? 2 : 0;
+		if (!best || rank > best_rank || (rank == best_rank && v->since < best->since)) {
+			best = v;
+			best_rank = rank;
+		}
+	}
+	return best;
+}
+
+static void refuse_waiting(struct connection_gate* d, struct pending_connection* v) {
+	struct api_error e;
+	api_fail(&e, 503, "no_connection_free", "The server is busy, no connection is free: try again later.");
+	refuse_connection(d, v, &e);
+}
+
+/* Closes a pending connection. False: there is none. */
 static bool make_room(struct connection_gate* d) {
-	struct pending_connection* first = find_oldest(d, false);
-	if (first && first->state == GATE_READING)
-		refuse_slow(d, first);
-	if (first && first->state != GATE_FREE)
-		close_connection(d, first);
-	return first;
+	struct pending_connection* const spare = find_spare(d);
+	if (spare && spare->state == GATE_READING)
+		refuse_slow(d, spare);
+	else if (spare && spare->state == GATE_READY)
+		refuse_waiting(d, spare);
+	if (spare && spare->state != GATE_FREE)
+		close_connection(d, spare);
+	return spare;
 }
 
 /* ---- accepting ---------------------------------------------------------------------------- */
@@ -204,12 +246,12 @@ static void accept_all(struct connection_gate* d) {
 	for (int i = 0; i < BATCH; i++) {
 		struct sockaddr_storage from = {0};
 		socklen_t size = sizeof from;
-		if (d->n_pending >= MAX_PENDING)
-			make_room(d);
 		const int fd = accept4(d->listening, (struct sockaddr*)&from, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		if (fd >= 0)
+		if (fd >= 0) {
+			if (d->n_pending >= SERVER_PENDING)
+				make_room(d);
 			accept_connection(d, fd, &from);
-		else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+		} else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
 			if (!make_room(d))
 				nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 			return;
@@ -270,33 +312,35 @@ static void hand_over(struct connection_gate* d, struct pending_connection* v) {
 
 /* Hands over the connections that are ready, oldest first. */
 static void hand_over_ready(struct connection_gate* d) {
-	for (struct pending_connection* v; (v = find_oldest(d, true));)
+	for (struct pending_connection* v; (v = find_opening(d));)
 		hand_over(d, v);
 }
 
 /* ---- deadlines ---------------------------------------------------------------------------- */
 
+/* Seconds to send a request's headers. */
+static double header_seconds(const struct connection_gate* d, const struct pending_connection* v) {
+	const bool scarce = 4 * d->n_pending > 3 * SERVER_PENDING;
+	return scarce && count_pending(d, v->address) > FAIR_SHARE ? short_seconds
+	                                                           : d->server->option.header_seconds;
+}
+
 static void check_deadline(struct connection_gate* d, struct pending_connection* v, double now) {
 	const struct server_options* o = &d->server->option;
-	const bool crowded = 4 * d->n_pending > 3 * MAX_PENDING;
 	const bool none_left = 32 * (SERVER_CONNECTIONS - count_shared(d)) <= SERVER_CONNECTIONS;
 	const double waits = now - v->since;
-	struct api_error e;
 	switch (v->state) {
 	case GATE_FREE:
 		break;
 	case GATE_READING:
 		if (v->reads > MAX_READS)
 			read_head(d, v);
-		if (v->state == GATE_READING && waits > (crowded ? short_seconds : o->header_seconds))
+		if (v->state == GATE_READING && waits > header_seconds(d, v))
 			refuse_slow(d, v);
 		break;
 	case GATE_READY:
-		if (waits <= o->header_seconds)
-			break;
-		api_fail(&e, 503, "no_connection_free",
-		         "The server is busy, no connection is free: try again later.");
-		refuse_connection(d, v, &e);
+		if (waits > o->header_seconds)
+			refuse_waiting(d, v);
 		break;
 	case GATE_CLOSING:
 		if (waits > short_seconds)
@@ -407,8 +451,9 @@ void gate_shut(struct connection_gate* d) {
 		close(d->listening);
 	d->listening = -1;
 	pthread_mutex_lock(&d->lock);
-	for (struct pending_connection* v; (v = find_oldest(d, false));)
-		close_connection(d, v);
+	for (struct pending_connection* v = d->pending; v < d->pending + PLACES; v++)
+		if (is_pending(v))
+			close_connection(d, v);
 	pthread_mutex_unlock(&d->lock);
 }
 
@@ -425,6 +470,13 @@ void gate_close(struct connection_gate* d) {
 int gate_present(struct connection_gate* d) {
 	pthread_mutex_lock(&d->lock);
 	const int n = d->n_open;
+	pthread_mutex_unlock(&d->lock);
+	return n;
+}
+
+int gate_pending(struct connection_gate* d) {
+	pthread_mutex_lock(&d->lock);
+	const int n = d->n_pending;
 	pthread_mutex_unlock(&d->lock);
 	return n;
 }

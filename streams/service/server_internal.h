@@ -131,8 +131,9 @@ void gate_close(struct connection_gate*);
 /* The address by which limits count: zero for loopback; the /64 prefix of an IPv6 address, because a client
  * may choose the rest freely. */
 void gate_address(const struct sockaddr*, uint8_t out[16]);
-/* The number of open connections. */
+/* The numbers of open connections, and of those whose headers are awaited. */
 int gate_present(struct connection_gate*);
+int gate_pending(struct connection_gate*);
 /* The client has closed its side, or has gone. MHD does not watch a connection that is suspended. */
 bool gate_client_left(int socket);
 /* libmicrohttpd's callback for opened and closed connections. */

@@ -145,6 +145,8 @@ static void write_now(struct server* s, const struct scheduler_now* now, struct 
 	    {"sessions", NULL, "Sessions there are.", s->option.work.sessions},
 	    {"sessions_busy", NULL, "Sessions that generate.", now->busy},
 	    {"connections", NULL, "Open connections.", gate_present(s->gate)},
+	    {"connections_pending", NULL, "Connections whose request's headers are awaited.",
+	     gate_pending(s->gate)},
 	    {"up_seconds", NULL, "Seconds since the service began.", seconds_now() - s->began},
 	    {"prompt_cache_found_total", NULL, "Pages of prompts that were read from disk.", (double)p.found},
 	    {"prompt_cache_kept_total", NULL, "Pages of prompts that were written to disk.", (double)p.kept},

@@ -1,5 +1,5 @@
 """Faults outside the program: a full disk, a model's file that is cut short, the end amid answers, connections that wait, origins."""
-import json, os, resource, shutil, socket, subprocess, tempfile, threading, time
+import json, os, re, resource, shutil, socket, subprocess, tempfile, threading, time
 
 import service
 from service import PROGRAM, Server, run_text, wait_for
@@ -141,6 +141,33 @@ def places_of_one_address():
                 c.close()
 
 
+def strangers_take_no_slow_clients_place():
+    """A client of one address is slow to send its headers, while another address takes all places for that. The oldest was
+    closed, whoever had it, and everybody had one second."""
+    address = own_address()
+    if not address or address.startswith("127."):
+        print("places of slow clients: not tried, this machine has no address but its own")
+        return
+    with tempfile.NamedTemporaryFile("w") as f:
+        f.write("some-key-0001\n")
+        f.flush()
+        for limit in ("0", "128"):  # the strangers' further connections wait, or are refused
+            with Server("--host", "0.0.0.0", "--api-key-file", f.name, "--address-connections", limit) as s:
+                slow = socket.create_connection(("127.0.0.1", s.port), timeout=60)
+                slow.sendall(b"GET /health HTTP/1.1\r\n")
+                strangers = []
+                for _ in range(3):
+                    strangers += [socket.create_connection((address, s.port)) for _ in range(200)]
+                    time.sleep(0.7)
+                metrics = s.call("GET", "/metrics", headers={"X-Api-Key": "some-key-0001"})[2]
+                pending = int(re.search(r"^swiftlet_connections_pending (\d+)$", metrics, re.M)[1])
+                assert 100 < pending <= 256, pending
+                slow.sendall(b"Host: localhost\r\n\r\n")
+                assert slow.recv(4096).startswith(b"HTTP/1.1 200 "), limit
+                for c in (slow, *strangers):
+                    c.close()
+
+
 def origins():
     with Server() as s:
         host = "127.0.0.1:%d" % s.port
@@ -151,7 +178,8 @@ def origins():
             assert s.call("GET", "/v1/models", headers=headers)[0] == status, (origin, forwarded)
 
 
-for check in (origins, end_amid_answers, full_disk, truncated_model, who_had_an_answer_keeps_his_place, places_of_one_address):
+for check in (origins, end_amid_answers, full_disk, truncated_model, who_had_an_answer_keeps_his_place, places_of_one_address,
+              strangers_take_no_slow_clients_place):
     began = time.time()
     check()
     print("%-36s ok, %.1f s" % (check.__name__, time.time() - began), flush=True)
