@@ -1,7 +1,7 @@
 """Nobody stalls anybody: long prompts, clients that leave, many items at once, streams that wait, blocked threads."""
 import concurrent.futures, contextlib, ctypes, fcntl, http.client, json, os, re, socket, subprocess, sys, threading, time, urllib.request
 
-from service import MODEL, SOURCE, Server, wait_for
+from service import MODEL, PROGRAM, SOURCE, Server, wait_for
 
 sys.path.insert(0, os.path.join(SOURCE, "tools", "load"))
 import attacks
@@ -194,6 +194,23 @@ def probes_have_their_own_threads():
         assert s.call("GET", "/version")[0] == 200
 
 
+def kept_connections_are_answered_beside_heavy_requests():
+    """Each thread that serves all requests has two of the ten connections on which /health is asked again and again: none of them
+    does what takes long."""
+    with open(PROGRAM, "rb") as program:
+        limit = 3 if b"__sanitizer" in program.read() else 0.3
+    with Server() as s:
+        s.complete("a", max_tokens=2)
+        for name, path, body in (attacks.HEAVY[i] for i in (1, 2, 10, 14)):
+            data = body()
+            for _ in range(3):  # the machine may be busy
+                statuses, _, health = attacks.beside(s.port, path, data, 3)
+                if health < limit:
+                    break
+            else:
+                raise AssertionError((name, statuses, health))
+
+
 def events_that_come_together_are_handled():
     """libmicrohttpd takes 128 events at once, and then waits for more before it handles them. Each of two threads had 128
     connections here, and none of these requests was answered before the connections had been idle for a minute."""
@@ -314,6 +331,7 @@ many_items_take_turns()
 many_items_leave_room()
 streams_that_wait_are_heard_of()
 probes_have_their_own_threads()
+kept_connections_are_answered_beside_heavy_requests()
 events_that_come_together_are_handled()
 log_lines_stall_nobody()
 small_requests_pass_large_ones()
