@@ -7,6 +7,7 @@
 
 #include "core/files/gguf.h"
 #include "core/model/model.h"
+#include "tests/fuzz/mutate_gguf.h"
 
 static volatile unsigned sum;
 
@@ -87,4 +88,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 		open_model(data, size, false);
 	}
 	return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned seed) {
+	return mutate_gguf(data, size, most, seed);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/jinja/jinja.h"
+#include "tests/fuzz/mutate_jinja.h"
 
 /* U+E000, which no template here writes by itself. */
 #define LETTER "\xee\x80\x80"
@@ -65,4 +66,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 		abort();
 	}
 	return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned seed) {
+	return mutate_template(data, size, most, seed);
 }

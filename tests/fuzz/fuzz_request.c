@@ -4,6 +4,7 @@
 
 #include "streams/json_text.h"
 #include "streams/service/chat_translation.h"
+#include "streams/service/ollama_internal.h"
 #include "streams/service/openai.h"
 #include "tests/fuzz/mutate_json.h"
 
@@ -40,7 +41,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 	struct api_error e;
 	static bool (*const readers[])(const char*, size_t, int, struct api_request*, struct api_error*) = {
-	    api_read_completion, api_read_chat, responses_read, messages_read, messages_read_counted};
+	    api_read_completion,   api_read_chat,    responses_read,       messages_read,
+	    messages_read_counted, ollama_read_chat, ollama_read_generate, ollama_read_embed};
 	for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
 		struct api_request q = {.literal_schemas = size % 2 == 1};
 		const bool taken = readers[i]((const char*)data, size, 4096, &q, &e);

@@ -68,8 +68,76 @@ def gguf_model():
     return head + bytes(-len(head) % 32) + bytes(offset)
 
 
+def header_of(path):
+    data = path.read_bytes()
+    return json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
+
+
+def folders():
+    """Each is one document: its files' texts, and the headers of its weights (fuzz_folder.c)."""
+    small = json.loads((HERE / "corpus" / "tokenizer_json" / "byte_level").read_text().split("\n%%\n")[0])
+    for name in ("llama-llama3-f16", "gemma2-f32", "qwen3-moe-mixed-bf16", "gpt-oss-mxfp4", "qwen2-fp8-blocks", "llama-gptq"):
+        files = {file: json.loads((GOLDEN / name / file).read_text()) for file in ("config.json", "generation_config.json")
+                 if (GOLDEN / name / file).exists()}
+        files |= {"tokenizer.json": small, "tokenizer_config.json": {"bos_token": "<|end|>", "chat_template": "{{ messages }}"}}
+        header = header_of(GOLDEN / name / "model.safetensors")
+        put("folder", name, json.dumps({**files, "model.safetensors": header}, separators=(",", ":")).encode())
+        if name == "llama-llama3-f16":  # the same in two files with an index
+            names = [n for n in header if n != "__metadata__"]
+            shard, files_of, at = {"a.safetensors": {}, "b.safetensors": {}}, {}, {"a.safetensors": 0, "b.safetensors": 0}
+            for i, n in enumerate(names):
+                file = "ab"[i % 2] + ".safetensors"
+                bytes_ = header[n]["data_offsets"][1] - header[n]["data_offsets"][0]
+                shard[file][n] = {**header[n], "data_offsets": [at[file], at[file] + bytes_]}
+                at[file] += bytes_
+                files_of[n] = file
+            files["model.safetensors.index.json"] = {"metadata": {"total_size": sum(at.values())}, "weight_map": files_of}
+            put("folder", "two-files", json.dumps({**files, **shard}, separators=(",", ":")).encode())
+
+
+def requests():
+    """Requests of every kind that is read (fuzz_request.c)."""
+    schema = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 1}, "b": {"enum": ["x", None]}},
+              "required": ["a"], "additionalProperties": False}
+    function = {"name": "f", "description": "d", "parameters": schema, "strict": True}
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}}
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO"}}
+    some = {
+        "chat-tools": {"messages": [{"role": "system", "content": [{"type": "text", "text": "s"}]}, {"role": "user", "content": "u"},
+                                    {"role": "assistant", "content": None, "reasoning_content": "r", "tool_calls": [call]},
+                                    {"role": "tool", "tool_call_id": "c1", "content": "1"}],
+                       "tools": [{"type": "function", "function": function}], "parallel_tool_calls": False,
+                       "tool_choice": {"type": "function", "function": {"name": "f"}}, "logprobs": True, "top_logprobs": 2},
+        "chat-schema": {"messages": [{"role": "user", "content": [{"type": "text", "text": "u"}, picture]}], "n": 2, "stop": ["\n"],
+                        "response_format": {"type": "json_schema", "json_schema": {"name": "n", "strict": True, "schema": schema}},
+                        "stream": True, "stream_options": {"include_usage": True}, "metadata": {"task": "t"}},
+        "responses": {"instructions": "i", "input": [{"role": "user", "content": [{"type": "input_text", "text": "u"}]},
+                                                     {"type": "reasoning", "id": "r1", "summary": [{"type": "summary_text", "text": "s"}]},
+                                                     {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+                                                     {"type": "function_call_output", "call_id": "c1", "output": "o"}],
+                      "tools": [{"type": "function", **function}], "text": {"format": {"type": "json_schema", "name": "n", "schema": schema}},
+                      "max_output_tokens": 8, "reasoning": {"effort": "low"}, "include": ["message.output_text.logprobs"], "store": False},
+        "messages": {"max_tokens": 8, "system": [{"type": "text", "text": "s", "cache_control": {"type": "ephemeral"}}],
+                     "messages": [{"role": "user", "content": "u"},
+                                  {"role": "assistant", "content": [{"type": "thinking", "thinking": "t", "signature": ""},
+                                                                    {"type": "tool_use", "id": "c1", "name": "f", "input": {"a": 1}}]},
+                                  {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "1"}]}]}],
+                     "tools": [{"name": "f", "input_schema": schema}], "tool_choice": {"type": "any"}, "stop_sequences": ["x"],
+                     "thinking": {"type": "enabled", "budget_tokens": 1024}},
+        "guided": {"prompt": [1, 2, 3], "guided_json": schema, "guided_regex": "a+", "guided_choice": ["a", "b"], "logit_bias": {"5": -1},
+                   "grammar": 'root ::= "a"', "logprobs": 3, "suffix": "s", "best_of": 1, "min_tokens": 1, "repetition_penalty": 1.1},
+        "ollama": {"model": "m", "messages": [{"role": "user", "content": "u", "images": ["iVBO"]}], "prompt": "p", "input": ["a"],
+                   "format": schema, "options": {"num_predict": 4, "stop": ["x"], "temperature": 0}, "tools": [{"type": "function", "function": function}],
+                   "think": "low", "keep_alive": "5m", "raw": False},
+    }
+    for name, body in some.items():
+        put("request", name, json.dumps(body, separators=(",", ":")).encode())
+
+
 def main():
     grammars()
+    folders()
+    requests()
     put("safetensors", "two", safetensors([("a", "F32", [2, 3], 24), ("b", "BF16", [4], 8)]))
     put("safetensors", "idle", safetensors([("x.rotary_emb.inv_freq", "F32", [1], 4), ("n", "I64", [], 8)]))
     put("safetensors", "fp8", safetensors([("a.weight", "F8_E4M3", [4, 4], 16), ("a.weight_scale_inv", "F32", [2, 2], 16),

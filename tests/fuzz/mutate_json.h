@@ -11,8 +11,7 @@
 
 #include <cjson/cJSON.h>
 
-size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t most);
-size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned seed);
+#include "tests/fuzz/mutator.h"
 
 struct json_place {
 	cJSON *parent, *item; /* parent: NULL at the root */
@@ -23,11 +22,6 @@ struct json_choice {
 	int seen;
 	struct json_place place;
 };
-
-static uint32_t draw_number(uint32_t* random, uint32_t below) {
-	*random = *random * 1664525u + 1013904223u;
-	return (*random >> 8) % below;
-}
 
 /* Every value is chosen with the same chance. */
 static void choose_below(struct json_choice* c, cJSON* parent, cJSON* item) {
