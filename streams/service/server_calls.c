@@ -125,6 +125,10 @@ bool call_reply_error(struct http_call* c, const struct api_error* e) {
 	return call_queue(c, e->status, r);
 }
 
+bool call_abandoned(struct http_call* c) {
+	return api_fail(&c->error, 499, "cancelled", "The client has gone.");
+}
+
 /* ---- where it goes ------------------------------------------------------------------------ */
 
 static bool match_route(const struct route* r, const char* path, const char** rest) {

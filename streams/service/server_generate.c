@@ -172,8 +172,7 @@ bool generate_resumed(struct http_call* c) {
 	if (at == ASLEEP) /* not woken by us: sleep on */
 		return true;
 	if (at == GONE) /* the generation may not have ended, so its own error is not looked at */
-		return !api_fail(&c->error, 499, "cancelled", "The client has gone.") &&
-		       call_reply_error(c, &c->error);
+		return !call_abandoned(c) && call_reply_error(c, &c->error);
 	if (g->error.status)
 		return call_reply_error(c, &g->error);
 	struct text body = g->out;

@@ -82,6 +82,7 @@ struct http_call {
 	bool last;  /* of its connection, which is closed after the answer */
 	int status; /* answered with; 0: not yet */
 	enum { CALL_NEW, CALL_WORKING, CALL_WORKED } work;
+	atomic_bool gone; /* the client, while a worker has the call: what takes long may stop */
 	struct http_call* next_work;
 	double turn;                   /* in the workers' queue: the earliest goes first */
 	bool large;                    /* there: not for every worker */
@@ -110,6 +111,8 @@ bool call_reply(struct http_call*, int status, const char* type, struct text* te
 /* The same for JSON with status 200; false with the call's error when memory runs out. */
 bool call_reply_json(struct http_call*, struct text* text);
 bool call_reply_error(struct http_call*, const struct api_error*);
+/* False, with the error that the client has gone. */
+bool call_abandoned(struct http_call*);
 bool call_queue(struct http_call*, int status, struct MHD_Response*);
 /* A streamed response, of server-sent events if type is NULL, which MHD reads; NULL on no memory, and then
  * nothing is freed. */
@@ -151,7 +154,7 @@ struct workers* workers_open(void); /* NULL when there is no memory, or a thread
  * again. False: the server is stopping. */
 bool workers_take(struct workers*, struct http_call*);
 bool workers_done(struct workers*, const struct http_call*);
-/* Ends the waiting calls whose clients have gone. */
+/* Ends the waiting calls whose clients have gone, and tells the workers that have such a call. */
 void workers_drop_gone(struct workers*);
 /* Refuses waiting calls. Call before the daemons are stopped, which must find no connection suspended. */
 void workers_stop(struct workers*);

@@ -53,10 +53,11 @@ static bool encode_prompt(struct http_call* c, const cJSON* body, struct token_l
 	       api_no_memory(&c->error);
 }
 
-static void put_pieces(struct text* out, const struct tokenizer* t, const struct token_list* list) {
+static void put_pieces(const struct http_call* c, struct text* out, const struct token_list* list) {
+	const struct tokenizer* t = c->server->model->tokenizer;
 	char piece[512];
 	text_put(out, "[");
-	for (int i = 0; i < list->n; i++) {
+	for (int i = 0; i < list->n && !atomic_load(&c->gone); i++) {
 		const size_t n = tokenizer_piece(t, list->id[i], true, piece, sizeof piece);
 		text_put(out, i ? ", " : "");
 		text_quote(out, piece, n < sizeof piece ? n : sizeof piece);
@@ -72,11 +73,12 @@ static bool is_text(const char* bytes, size_t n) {
 }
 
 /* llama.cpp's form: ids with their pieces, and bytes in place of a piece that is no whole text. */
-static void put_tokens_with_pieces(struct text* out, const struct tokenizer* t,
+static void put_tokens_with_pieces(const struct http_call* c, struct text* out,
                                    const struct token_list* list) {
+	const struct tokenizer* t = c->server->model->tokenizer;
 	char piece[512];
 	text_put(out, "[");
-	for (int i = 0; i < list->n; i++) {
+	for (int i = 0; i < list->n && !atomic_load(&c->gone); i++) {
 		size_t n = tokenizer_piece(t, list->id[i], true, piece, sizeof piece);
 		n = n < sizeof piece ? n : sizeof piece;
 		text_json(out, i ? ", {'id': %d, 'piece': " : "{'id': %d, 'piece': ", list->id[i]);
@@ -95,15 +97,19 @@ static bool reply_tokens_of(struct http_call* c, const struct token_list* list, 
 	struct text out = {0};
 	text_json(&out, "{'count': %d, 'max_model_len': %d, 'tokens': ", list->n, c->server->context);
 	if (with_pieces)
-		put_tokens_with_pieces(&out, c->server->model->tokenizer, list);
+		put_tokens_with_pieces(c, &out, list);
 	else
 		text_integers(&out, list->id, list->n);
 	text_json(&out, ", 'token_strs': ");
 	if (pieces)
-		put_pieces(&out, c->server->model->tokenizer, list);
+		put_pieces(c, &out, list);
 	else
 		text_put(&out, "null");
 	text_put(&out, "}\n");
+	if (atomic_load(&c->gone)) {
+		text_free(&out);
+		return call_abandoned(c);
+	}
 	return call_reply_json(c, &out);
 }
 

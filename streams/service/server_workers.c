@@ -10,7 +10,7 @@
  * much as a worker does in the time between.
  *
  * A waiting request whose client has gone is dropped: the others do not wait for it, and its connection is
- * free at once. */
+ * free at once. One that is worked on is marked. */
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -28,6 +28,7 @@ enum {
 struct worker {
 	struct workers* all;
 	bool large;
+	struct http_call* call; /* that it works on; or NULL */
 	pthread_t thread;
 };
 
@@ -72,7 +73,7 @@ static void give_back(struct http_call* c) {
 }
 
 static void* run_worker(void* user) {
-	const struct worker* self = user;
+	struct worker* self = user;
 	struct workers* w = self->all;
 	if (self->large)
 		setpriority(PRIO_PROCESS, 0, LOW_PRIORITY); /* of this thread alone, on Linux */
@@ -84,11 +85,13 @@ static void* run_worker(void* user) {
 		if (!c)
 			break;
 		const int tenant = c->tenant;
+		self->call = c;
 		w->at_work[tenant]++;
 		pthread_mutex_unlock(&w->lock);
 		if (!call_answer(c) && !c->error.status)
 			api_fail(&c->error, 500, NULL, "The answer could not be made.");
 		pthread_mutex_lock(&w->lock);
+		self->call = NULL;
 		w->at_work[tenant]--;
 		give_back(c);
 	}
@@ -137,15 +140,22 @@ bool workers_done(struct workers* w, const struct http_call* c) {
 	return done;
 }
 
+static bool has_gone(const struct http_call* c) {
+	const union MHD_ConnectionInfo* info =
+	    MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+	return info && gate_client_left(info->connect_fd);
+}
+
 void workers_drop_gone(struct workers* w) {
 	pthread_mutex_lock(&w->lock);
+	for (int i = 0; i < WORKERS; i++)
+		if (w->worker[i].call && has_gone(w->worker[i].call))
+			atomic_store(&w->worker[i].call->gone, true);
 	for (struct http_call** at = &w->first; *at;) {
 		struct http_call* const c = *at;
-		const union MHD_ConnectionInfo* info =
-		    MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-		if (info && gate_client_left(info->connect_fd)) {
+		if (has_gone(c)) {
 			*at = c->next_work;
-			api_fail(&c->error, 499, "cancelled", "The client has gone.");
+			call_abandoned(c);
 			give_back(c);
 		} else
 			at = &c->next_work;

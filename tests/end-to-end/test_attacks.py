@@ -40,12 +40,6 @@ def clients_that_leave_hold_nothing():
                 assert c.recv(100).startswith(b"HTTP/1."), path
 
 
-def body_of(path, fields):
-    """A whole request on a connection that would be kept."""
-    body = json.dumps(fields).encode()
-    return b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(body)) + body
-
-
 def clients_that_leave_are_not_waited_for():
     """A connection was held until a worker had done its request, although the client was gone: 12 of these took 12 times as long
     as one. Now those that wait are dropped, and only the one that is worked on is done."""
@@ -54,7 +48,7 @@ def clients_that_leave_are_not_waited_for():
         began = time.monotonic()
         assert s.call("POST", "/tokenize", fields)[0] == 200
         one = time.monotonic() - began
-        seconds = attacks.leave(s.port, n=12, data=body_of("/tokenize", fields), within=300)
+        seconds = attacks.leave(s.port, n=12, data=attacks.whole("/tokenize", fields), within=300)
         assert seconds is not None and seconds < 5 * one + 2, (seconds, one)
         began = time.monotonic()  # watchers were seen to be gone at the second sign of life, after 5 to 10 s
         seconds = [attacks.leave(s.port, n=20, data=b"GET /v1/swiftlet/state HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
@@ -75,7 +69,7 @@ def clients_that_leave_wait_for_no_step():
                     if not answers_within(s.port, "/tokenize", 2, '{"prompt": "a"}'):
                         continue
                     for stream in (False, True):
-                        seconds = attacks.leave(s.port, n=20, data=body_of("/v1/completions", {**ask, "stream": stream}))
+                        seconds = attacks.leave(s.port, n=20, data=attacks.whole("/v1/completions", {**ask, "stream": stream}))
                         assert seconds is not None and seconds < 30, (stream, seconds)
                     break
             except PermissionError:

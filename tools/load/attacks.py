@@ -6,7 +6,7 @@
     attacks.py slow [-m MODEL]        1,000 connections that send a header now and then, while honest requests go on
     attacks.py end [-m MODEL]         SIGTERM under load: what becomes of the answers that had begun, by --grace
     attacks.py long [-m MODEL]        prompts of 7 MB, a line each: the longest gap in a neighbour's stream and the slowest /health
-    attacks.py gone [-m MODEL]        700 clients that ask and leave: how long their connections are held
+    attacks.py gone [-m MODEL]        clients that ask and leave, 700 and fewer, a line each: how long their connections are held
     attacks.py heavy [-m MODEL]       requests that are as heavy as a request may be, three at a time, a line each: the same
     attacks.py grammars [-m MODEL]    four clients with ambiguous grammars: a neighbour's stream beside four without and beside them
 
@@ -252,6 +252,7 @@ def picture(size):
     return "data:image/png;base64," + "iVBO" * (size // 4)
 
 
+NESTED = r"((\w+\s?){1,40}\.){1,40}"
 # (what it is, the path, a function that makes its body)
 HEAVY = [
     ("2,048 long embeddings", "/v1/embeddings", lambda: {"input": [words(3000)] * 2048}),
@@ -271,7 +272,7 @@ HEAVY = [
     ("100,000 biases", "/v1/completions", lambda: {"prompt": "a", "logit_bias": {str(i): 1 for i in range(100000)}}),
     ("500,000 fields", "/v1/completions", lambda: {"prompt": "a", **{"k%d" % i: 1 for i in range(500000)}}),
     ("a picture of 5 MB", "/v1/chat/completions", lambda: {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": picture(5 << 20)}}]}]}),
-    ("nested repetitions", "/v1/completions", lambda: {"prompt": "x", "max_tokens": 200, "guided_regex": r"((\w+\s?){1,40}\.){1,40}"}),
+    ("nested repetitions", "/v1/completions", lambda: {"prompt": "x", "max_tokens": 200, "guided_regex": NESTED}),
     ("many alternatives", "/v1/completions", lambda: {"prompt": "x", "max_tokens": 200, "guided_regex": r"(?:(?:\w|\d|[a-z])+ )*x{400}"}),
 ]
 
@@ -307,6 +308,12 @@ def ask_and_leave(port, n, data=b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\
         c = socket.create_connection(("127.0.0.1", port))
         c.sendall(data)
         c.close()
+
+
+def whole(path, fields):
+    """A whole request on a connection that would be kept."""
+    body = json.dumps(fields).encode()
+    return b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(body)) + body
 
 
 def held(port):
@@ -475,10 +482,14 @@ def heavy(model):
 
 
 def gone(model):
+    ask = {"prompt": "a", "max_tokens": 400}
     with Server(model) as s:
-        for name, data in (("GET", None), ("POST without its body", POST + b"Content-Length: 100\r\n\r\n"),
-                           ("POST", POST.replace(b"Connection: close\r\n", b"") + b"Content-Length: 31\r\n\r\n" + b'{"prompt":"a","max_tokens":400}')):
-            seconds = leave(s.port, data=data)
+        for name, n, data in (("GET", 700, None), ("POST without its body", 700, POST + b"Content-Length: 100\r\n\r\n"),
+                              ("POST", 700, whole("/v1/completions", ask)), ("a stream", 700, whole("/v1/completions", {**ask, "stream": True})),
+                              ("100 grammars", 100, whole("/v1/completions", {**ask, "guided_regex": NESTED})),
+                              ("12 of 7 MB", 12, whole("/tokenize", {"prompt": words(LONG), "with_pieces": True})),
+                              ("20 watchers", 20, b"GET /v1/swiftlet/state HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")):
+            seconds = leave(s.port, n, data=data)
             print("%-24s %s" % (name, "held after 60 s: %d" % held(s.port) if seconds is None else "all given back after %.2f s" % seconds), flush=True)
 
 
