@@ -182,9 +182,10 @@ class Soak:
     def end_life(self, number):
         """The next life must report what another process reads in the store."""
         self.ending = True
-        self.process.send_signal(signal.SIGTERM if number % 3 == 2 else signal.SIGKILL)
+        ends = number % 3 == 2
+        self.process.send_signal(signal.SIGTERM if ends else signal.SIGKILL)
         status = self.process.wait(120)
-        if number % 3 == 2 and status != 0:
+        if status != (0 if ends else -signal.SIGKILL):  # by itself, perhaps long before
             self.complain("the server ended with", status)
         listed = subprocess.run([PROGRAM, "masks", "list", "--store", os.path.join(self.folder, "masks.db")],
                                 capture_output=True, text=True)
