@@ -9,6 +9,7 @@
     attacks.py gone [-m MODEL]        clients that ask and leave, 700 and fewer, a line each: how long their connections are held
     attacks.py heavy [-m MODEL]       requests that are as heavy as a request may be, three at a time, a line each: the same
     attacks.py grammars [-m MODEL]    four clients with ambiguous grammars: a neighbour's stream beside four without and beside them
+    attacks.py forms [-m MODEL]       1,000 requests with a schema of their own each: the server's memory as they go on
 
 end-to-end/tenants and end-to-end/attacks assert the same."""
 import argparse, collections, http.client, itertools, json, os, random, re, resource, signal, socket, subprocess, tempfile, threading, time, urllib.error, urllib.request
@@ -500,9 +501,20 @@ def grammars(model):
             print("beside four %-18s a stream of 200 tokens took %.2f s, its longest gap %.3f s" % (name, *beside_four(s.port, grammar)), flush=True)
 
 
+def forms(model):
+    with Server(model) as s:
+        for n in range(1, 1001):
+            schema = {"type": "object", "properties": {"m%d_%d" % (n, i): {"type": "string", "pattern": "^[a-z]{1,%d}$" % (1 + n % 97)} for i in range(20)}}
+            status, said = post(s.port, "/v1/completions", {"prompt": "x", "max_tokens": 8, "guided_json": schema})
+            assert status == 200, said
+            if n in (1, 10, 100, 250, 500, 750, 1000):
+                with open("/proc/%d/statm" % s.process.pid) as f:
+                    print("%4d forms: %d MiB resident" % (n, int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20), flush=True)
+
+
 if __name__ == "__main__":
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("what", choices=("requests", "keys", "slow", "end", "long", "heavy", "gone", "grammars"))
+    p.add_argument("what", choices=("requests", "keys", "slow", "end", "long", "heavy", "gone", "grammars", "forms"))
     p.add_argument("-m", "--model", default="builtin")
     o = p.parse_args()
-    {"requests": requests, "keys": keys, "slow": slow, "end": end, "long": long, "heavy": heavy, "gone": gone, "grammars": grammars}[o.what](o.model)
+    {"requests": requests, "keys": keys, "slow": slow, "end": end, "long": long, "heavy": heavy, "gone": gone, "grammars": grammars, "forms": forms}[o.what](o.model)
