@@ -99,19 +99,11 @@ static bool read_word(const char* word, const char** group, bool* admin) {
 	return true;
 }
 
-/* where: the line, for messages */
-static bool add_key(struct server* s, char* line, const char* where, struct error* e) {
-	static const char blank[] = " \t\r\n\v\f";
-	char* rest;
-	char* const key = strtok_r(line, blank, &rest);
-	const char* group = NULL;
-	bool admin = false;
-	if (!key || *key == '#')
-		return true;
-	for (const char* word; (word = strtok_r(NULL, blank, &rest));)
-		if (!read_word(word, &group, &admin))
-			return error_set(e, "%s: after the key, expected group=NAME (of up to %d bytes) or admin", where,
-			                 SERVER_GROUP - 1);
+static const char blank[] = " \t\r\n\v\f";
+
+/* where: the option or the line, for messages; group NULL: none */
+static bool add_key(struct server* s, const char* key, const char* group, bool admin, const char* where,
+                    struct error* e) {
 	if (strlen(key) < 8 || strlen(key) >= sizeof s->key[0].text)
 		return error_set(e, "%s: a key of %zu bytes, expected 8 to 255", where, strlen(key));
 	if (key_number(s, key, strlen(key)))
@@ -122,6 +114,20 @@ static bool add_key(struct server* s, char* line, const char* where, struct erro
 	*added = (struct server_key){.tenant = find_tenant(s, key, group), .admin = admin};
 	strcpy(added->text, key);
 	return true;
+}
+
+static bool read_line(struct server* s, char* line, const char* where, struct error* e) {
+	char* rest;
+	char* const key = strtok_r(line, blank, &rest);
+	const char* group = NULL;
+	bool admin = false;
+	if (!key || *key == '#')
+		return true;
+	for (const char* word; (word = strtok_r(NULL, blank, &rest));)
+		if (!read_word(word, &group, &admin))
+			return error_set(e, "%s: after the key, expected group=NAME (of up to %d bytes) or admin", where,
+			                 SERVER_GROUP - 1);
+	return add_key(s, key, group, admin, where, e);
 }
 
 /* A single tenant is the operator. */
@@ -143,7 +149,7 @@ static bool read_key_file(struct server* s, const char* path, struct error* e) {
 	for (int number = 1; good && fgets(line, sizeof line, f); number++) {
 		snprintf(where, sizeof where, "%s, line %d", path, number);
 		good = strlen(line) < sizeof line - 1 || line[sizeof line - 2] == '\n'
-		           ? add_key(s, line, where, e)
+		           ? read_line(s, line, where, e)
 		           : error_set(e, "%s: longer than %zu bytes", where, sizeof line - 2);
 	}
 	if (ferror(f)) /* a folder opens, too */
@@ -153,11 +159,11 @@ static bool read_key_file(struct server* s, const char* path, struct error* e) {
 }
 
 static bool read_key(struct server* s, const char* key, struct error* e) {
-	char line[1024];
-	snprintf(line, sizeof line, "%s", key);
-	return add_key(s, line, "--api-key", e) &&
-	       (s->n_keys > 0 ||
-	        error_set(e, "--api-key holds no key: expected 8 to 255 bytes, the first not #"));
+	if (key[strcspn(key, blank)])
+		return error_set(e,
+		                 "--api-key: a key has no blanks; group=NAME and admin follow a key in the file of "
+		                 "--api-key-file");
+	return add_key(s, key, NULL, false, "--api-key", e);
 }
 
 bool server_read_keys(struct server* s, struct error* e) {

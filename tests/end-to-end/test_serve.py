@@ -494,7 +494,8 @@ def keys():
         assert r.returncode == 1 and "line 2: longer than" in r.stderr, r
     for options, words in ((["--host", "0.0.0.0"], "--api-key-file"), (["--api-key-file", "/nonexistent"], "No such file"),
                            (["--api-key-file", "/"], "Is a directory"),
-                           (["--api-key", "short"], "--api-key: a key of 5 bytes"), (["--api-key", "#no-key-0123"], "the first not #"),
+                           (["--api-key", "short"], "--api-key: a key of 5 bytes"), (["--api-key", ""], "--api-key: a key of 0 bytes"),
+                           (["--api-key", "first-key-0123 admin"], "--api-key: a key has no blanks"),
                            (["--host", "not an address"], "--host")):
         r = subprocess.run([PROGRAM, "serve", "-m", MODEL, "--port", "0", "--no-store", *options], capture_output=True, text=True, timeout=600)
         assert r.returncode == 1 and words in r.stderr, r
