@@ -410,6 +410,13 @@ def literal_schemas():
         text = answer(s, two)[2]["choices"][0]["message"]["content"]
         assert re.match(r'\{\s*"a": ?1,\s*"', text), text
         assert answer(s, colour)[0] == 200
+        # the same in the interfaces that are translated to chats
+        said = s.call("POST", "/v1/responses", {"input": "x", "max_output_tokens": 12, "temperature": 0,
+                                                "text": {"format": {"type": "json_schema", "name": "n", "schema": two}}})[2]
+        assert said["output"][-1]["content"][0]["text"] == text, said
+        said = s.call("POST", "/v1/messages", {"messages": [{"role": "user", "content": "x"}], "max_tokens": 12, "temperature": 0,
+                                               "output_config": {"format": {"type": "json_schema", "schema": two}}})[2]
+        assert said["content"][0]["text"] == text, said
 
 
 def infill(model):
