@@ -370,6 +370,42 @@ static bool check_variables(const char* object, struct error* error) {
 	return true;
 }
 
+bool chat_variables_check(const char* variables, struct error* error) {
+	struct error why;
+	if (!json_check(variables, strlen(variables), &why))
+		return error_set(error, "%.400s", why.message);
+	return variables[strspn(variables, " \t\r\n")] == '{' ? check_variables(variables, error)
+	                                                      : error_set(error, "expected a JSON object");
+}
+
+static bool has_member(const char* object, const struct json_item* like) {
+	struct json_item item = {0};
+	while (object && json_next(object, strlen(object), &item))
+		if (item.name_size == like->name_size && memcmp(item.name, like->name, like->name_size) == 0)
+			return true;
+	return false;
+}
+
+static void put_members(struct text* to, const char* object, const char* but) {
+	struct json_item item = {0};
+	while (object && json_next(object, strlen(object), &item))
+		if (!has_member(but, &item))
+			text_print(to, "%s\"%.*s\": %.*s", to->size ? ", " : "{", (int)item.name_size, item.name,
+			           (int)item.value_size, item.value);
+}
+
+bool chat_parts_add_variables(struct chat_parts* p, const char* variables, struct error* error) {
+	struct text all = {0};
+	put_members(&all, variables, p->variables);
+	if (!all.size)
+		return true;
+	put_members(&all, p->variables, NULL);
+	text_put(&all, "}");
+	free(p->variables);
+	p->variables = text_take(&all);
+	return p->variables || error_set(error, "out of memory");
+}
+
 bool chat_parts_read(const char* object, size_t size, struct chat_parts* p, const char** field,
                      struct error* error) {
 	*p = (struct chat_parts){0};

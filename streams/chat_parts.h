@@ -27,6 +27,10 @@ struct chat_parts { /* JSON texts, malloc'd and NUL-terminated; NULL: absent */
  * "reasoning_effort", "continue_final_message" and "add_generation_prompt" of an object that json_check
  * accepted. False with the error set; *field then names the member. Free in any case. */
 bool chat_parts_read(const char* object, size_t size, struct chat_parts*, const char** field, struct error*);
+/* Adds the variables of a checked JSON object that the chat itself does not give. NULL: none. */
+bool chat_parts_add_variables(struct chat_parts*, const char* variables, struct error*);
+/* False with the error set if the text is no JSON object of variables that a template can get. */
+bool chat_variables_check(const char* variables, struct error*);
 void chat_parts_free(struct chat_parts*);
 /* True when the model's template has no tools, so that a system message describes them (chat_shape.h). */
 bool chat_parts_list_tools(const struct chat_parts*, const struct model*);

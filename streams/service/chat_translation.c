@@ -201,7 +201,7 @@ bool translation_read(const struct translator* how, const char* body, size_t siz
                       struct api_request* q, struct api_error* e) {
 	cJSON* from = api_parse(body, size, e);
 	struct translation t = {.from = from, .error = e};
-	*q = (struct api_request){.literal_schemas = q->literal_schemas};
+	*q = (struct api_request){.literal_schemas = q->literal_schemas, .variables = q->variables};
 	if (from)
 		translate_fields(&t, how);
 	bool good = from && (!how->messages || translate_messages(&t, how)) && how->read(&t);

@@ -300,6 +300,7 @@ struct generation* generation_open(struct http_call* c) {
 	g->formatter = c->route->formatter;
 	const int vocab = c->server->model->weights.shape.vocab;
 	g->request.literal_schemas = c->server->option.literal_schemas;
+	g->request.variables = c->server->option.variables;
 	const bool read = g->formatter->read(c->body.data, c->body.size, vocab, &g->request, &c->error);
 	text_free(&c->body);
 	const char* detail = call_header(c, "Swiftlet-Detail");

@@ -71,13 +71,14 @@ struct api_request {
 	char* suffix;          /* the text goes between the prompt and this suffix; NULL: none */
 	char* custom_tools;  /* names of functions that stand for tools with free text, blanks between; or NULL */
 	char* allowed_tools; /* the parts.tools that may be called, as JSON; NULL: all */
-	bool literal_schemas; /* set before reading: see grammar_from_json_schema */
-	struct text ignored;  /* unknown fields, separated by commas */
-	char* echoed;         /* members that the answer repeats, each as `, "name": value`; or NULL */
+	bool literal_schemas;  /* set before reading: see grammar_from_json_schema */
+	const char* variables; /* set before reading: the template's, where the request gives none; or NULL */
+	struct text ignored;   /* unknown fields, separated by commas */
+	char* echoed;          /* members that the answer repeats, each as `, "name": value`; or NULL */
 };
 
 /* False with the error set; the request is then empty. Free in any case. The request is zeroed before, but
- * for literal_schemas. vocab: token ids in a prompt or in logit_bias must lie below it. */
+ * for literal_schemas and variables. vocab: token ids in a prompt or in logit_bias must lie below it. */
 bool api_read_completion(const char* body, size_t size, int vocab, struct api_request*, struct api_error*);
 bool api_read_chat(const char* body, size_t size, int vocab, struct api_request*, struct api_error*);
 void api_request_free(struct api_request*);

@@ -413,7 +413,8 @@ static bool read_prompt(struct reading* r) {
 /* Messages, tools, documents and chat_template_kwargs. */
 static bool read_chat(struct reading* r) {
 	const char* field = r->name;
-	return chat_parts_read(r->text, r->size, &r->to->parts, &field, &r->why) ||
+	return (chat_parts_read(r->text, r->size, &r->to->parts, &field, &r->why) &&
+	        chat_parts_add_variables(&r->to->parts, r->to->variables, &r->why)) ||
 	       api_refuse(r->error, field, "invalid_value", "%.300s", r->why.message);
 }
 
@@ -635,6 +636,7 @@ static bool read_body(const char* body, size_t size, int where, int vocab, struc
                       struct api_error* e) {
 	*q = (struct api_request){.chat = where == CHAT,
 	                          .literal_schemas = q->literal_schemas,
+	                          .variables = q->variables,
 	                          .ask = {.max_tokens = where == CHAT ? 0 : 16, .temperature = 1, .top_p = 1},
 	                          .n = 1};
 	cJSON* json = api_parse(body, size, e);

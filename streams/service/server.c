@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/decode/engine.h"
+#include "streams/chat_parts.h"
 #include "streams/log.h"
 #include "streams/service/server_internal.h"
 
@@ -117,9 +118,15 @@ static bool check_host(const char* host, struct error* e) {
 	       error_set(e, "--host %s: expected an address alone; --port sets the port", host);
 }
 
+static bool check_variables(const char* variables, struct error* e) {
+	struct error why;
+	return !variables || chat_variables_check(variables, &why) ||
+	       error_set(e, "--chat-template-kwargs: %.400s", why.message);
+}
+
 static bool open_parts(struct server* s, struct error* e) {
-	if (!check_host(s->option.host, e) || !server_read_keys(s, e) || !open_memories(s, e) ||
-	    (s->option.prompt_cache && !open_prompts(s, e)))
+	if (!check_host(s->option.host, e) || !check_variables(s->option.variables, e) ||
+	    !server_read_keys(s, e) || !open_memories(s, e) || (s->option.prompt_cache && !open_prompts(s, e)))
 		return false;
 	s->optimizer = optimizer_service_open(s->n_tenants);
 	s->gate = gate_open(s);

@@ -24,17 +24,18 @@ struct server_options {
 	/* API keys, one a line: KEY [group=NAME] [admin]. Keys of one group are one tenant. If all keys belong to
 	 * one tenant and none is marked, all are admins. NULL: no keys, which is allowed on loopback only. */
 	const char* key_file;
-	const char* key; /* one more key, written as a line of that file; NULL: none */
+	const char* key; /* one more key, without a group; NULL: none */
 	const char* const*
 	    cors;   /* (n_cors) origins that browsers may call from; "*": any; "localhost": this machine's */
 	int n_cors; /* this machine's, by any port */
 	const char* const* alias; /* (n_aliases) the model's other names */
 	int n_aliases;
-	bool has_temperature; /* work.session's temperature applies to requests without one; otherwise it is 1 */
-	bool has_seed;        /* likewise the seed; otherwise it is random */
-	bool strict_model;    /* refuses other names of the model */
-	bool literal_schemas; /* what schemas leave open is allowed */
-	bool strict_fields;   /* refuses fields that nobody knows */
+	bool has_temperature;  /* work.session's temperature applies to requests without one; otherwise it is 1 */
+	bool has_seed;         /* likewise the seed; otherwise it is random */
+	bool strict_model;     /* refuses other names of the model */
+	bool literal_schemas;  /* what schemas leave open is allowed */
+	const char* variables; /* of the chat template, a JSON object; those of a request go before; NULL: none */
+	bool strict_fields;    /* refuses fields that nobody knows */
 	const char* prompt_cache;   /* a folder; NULL: none */
 	int64_t prompt_cache_bytes; /* of its files at most */
 	int rate;                   /* requests a minute and client; 0: unlimited */

@@ -26,7 +26,7 @@ static bool note_fields(struct http_call* c, const cJSON* body, const char* know
 
 static bool encode_chat(struct http_call* c, struct token_list* list) {
 	const struct model* m = c->server->model;
-	struct api_request q = {0};
+	struct api_request q = {.variables = c->server->option.variables};
 	struct error e = {""};
 	if (!api_read_chat(c->body.data, c->body.size, m->weights.shape.vocab, &q, &c->error))
 		return false;
@@ -154,7 +154,8 @@ typedef bool chat_reader(const char* body, size_t size, int vocab, struct api_re
 
 /* Answers with the tokens of a chat's prompt; format: of the answer, with the number. */
 static bool reply_count(struct http_call* c, chat_reader* read, const char* field, const char* format) {
-	struct api_request q = {.literal_schemas = c->server->option.literal_schemas};
+	struct api_request q = {.literal_schemas = c->server->option.literal_schemas,
+	                        .variables = c->server->option.variables};
 	struct token_list list = {0};
 	struct error e;
 	bool good = read(c->body.data, c->body.size, c->server->model->weights.shape.vocab, &q, &c->error);

@@ -155,6 +155,29 @@ def chat_with_tools(s):
     assert status == 200, a
 
 
+def template_variables():
+    """The server's variables of the chat template reach every interface, and a request's own go before them."""
+    template = ("{% for m in messages %}{{ m.content }} {% endfor %}{% if enable_thinking is defined %}[{{ enable_thinking }}]{% endif %}"
+                "{% if mood is defined %}[{{ mood }}]{% endif %}")
+    ask = {"messages": [{"role": "user", "content": "Hi."}]}
+    with tempfile.NamedTemporaryFile("w", suffix=".jinja") as f:
+        f.write(template)
+        f.flush()
+        with Server("--chat-template", f.name, "--chat-template-kwargs", '{"enable_thinking": false, "mood": "calm"}') as s:
+            prompt = lambda **fields: s.call("POST", "/apply-template", {**ask, **fields})[2]["prompt"]
+            assert prompt() == "Hi. [False][calm]", prompt()
+            assert prompt(enable_thinking=True) == "Hi. [True][calm]"
+            assert prompt(chat_template_kwargs={"mood": "a much longer mood"}) == "Hi. [False][a much longer mood]"
+            count = lambda path, **fields: s.call("POST", path, fields)[2]
+            n = count("/tokenize", **ask)["count"]
+            assert n == count("/v1/chat/completions", max_tokens=1, **ask)["usage"]["prompt_tokens"]
+            assert n == count("/v1/messages/count_tokens", **ask)["input_tokens"] == count("/v1/responses/input_tokens", input="Hi.")["input_tokens"]
+            assert n == count("/api/chat", stream=False, options={"num_predict": 1}, **ask)["prompt_eval_count"]
+    for wrong, words in (("[1]", "expected a JSON object"), ("{mood}", "--chat-template-kwargs"), ('{"messages": []}', "chat_template_kwargs.messages")):
+        r = subprocess.run([PROGRAM, "serve", "-m", MODEL, "--port", "0", "--no-store", "--chat-template-kwargs", wrong], capture_output=True, text=True, timeout=600)
+        assert r.returncode == 1 and words in r.stderr, r
+
+
 def kept_cache(s):
     """Turn two of a conversation finds the first turn's whole chunks in the cache, and answers the same."""
     prompt = "\n".join("Question: What is %d and %d?\nAnswer: %d" % (i, i, 2 * i) for i in range(60))
@@ -581,7 +604,7 @@ def main():
             began = time.time()
             check(s)
             print("%-20s ok, %.1f s" % (check.__name__, time.time() - began), flush=True)
-    for check in (masks, tool_calls, speculation, full_queue, keys, rates, forwarded, graceful_stop, bad_stores):
+    for check in (masks, tool_calls, template_variables, speculation, full_queue, keys, rates, forwarded, graceful_stop, bad_stores):
         began = time.time()
         check()
         print("%-20s ok, %.1f s" % (check.__name__, time.time() - began), flush=True)

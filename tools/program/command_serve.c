@@ -167,6 +167,10 @@ int command_serve(int argc, char** argv) {
 	    TEXT("per-request-spec-decode-metrics", 0, "none|summary",
 	         "add vLLM's field metrics.speculative_decoding to answers (none)", &s.speculation),
 	    TEMPLATE_OPTION(&s.runtime.wish.chat_template),
+	    TEXT("chat-template-kwargs", 0, "JSON",
+	         "variables of the chat template, such as {\"enable_thinking\": false}, where a request gives "
+	         "none",
+	         &s.option.variables),
 	};
 	struct command_line line = {
 	    .name = "serve",
