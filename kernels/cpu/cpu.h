@@ -13,6 +13,7 @@
 #include "kernels/cpu/pool.h"
 #include "kernels/cpu/recurrent.h"
 #include "kernels/draft_weights.h"
+#include "kernels/page_list.h"
 #include "kernels/paged_cache.h"
 #include "kernels/process_group.h"
 #include "kernels/rope.h"
@@ -150,10 +151,6 @@ static inline size_t score_positions(const struct cpu_backend* b) {
 	return (size_t)b->context + MAX_ROWS + 32;
 }
 
-/* Rows of a slice whose attention mass is kept: of a long segment the last. One more such row leaves so much
- * of what was there. */
-enum { NOTED_ROWS = 32 };
-static const float MASS_KEPT = 1 - 1.0f / NOTED_ROWS;
 /* Pages of LIST_POSITIONS positions that a sequence may have. */
 static inline int look_pages(const struct cpu_backend* b) {
 	return (b->context + MAX_ROWS) / LIST_POSITIONS + 1;

@@ -81,40 +81,14 @@ void looked_add(struct cpu_backend* b, int block, int n) {
 
 /* ---- listing -------------------------------------------------------------------------------- */
 
-/* Lists the pages of [1, n) with the largest mass in page (budget), ascending; ties go to the first. */
-static void choose_pages(const float* mass, int n, int budget, int32_t* page) {
-	int chosen = 0;
-	for (int p = 1; p < n; p++) {
-		if (chosen == budget && !(mass[p] > mass[page[budget - 1]]))
-			continue;
-		int at = chosen < budget ? chosen++ : budget - 1;
-		for (; at > 0 && mass[p] > mass[page[at - 1]]; at--)
-			page[at] = page[at - 1];
-		page[at] = p;
-	}
-	for (int i = 1; i < budget; i++) {
-		const int32_t p = page[i];
-		int at = i;
-		for (; at > 0 && page[at - 1] > p; at--)
-			page[at] = page[at - 1];
-		page[at] = p;
-	}
-}
-
 bool cpu_list_pages(struct cache* cache, int budget, int32_t* page, struct page_list* list) {
 	struct cpu_cache* c = (struct cpu_cache*)cache;
-	const struct cpu_backend* b = cpu_of(cache->backend);
-	const int whole =
-	    cache->committed / LIST_POSITIONS - 1; /* pages before those that are read in any case */
 	forget_dropped(c);
-	if (budget < 1 || budget > MAX_LISTED || whole <= budget + 1 || c->noted == 0)
+	if (!can_list(cache, budget) || c->noted == 0)
 		return false;
-	for (int i = 0; i < b->head.weights->shape.n_blocks; i++) {
-		int32_t* of_block = page + i * (budget + 1);
-		of_block[0] = 0;
-		choose_pages(c->mass + (size_t)i * (size_t)look_pages(b), whole, budget, of_block + 1);
-	}
-	*list = (struct page_list){.from = whole * LIST_POSITIONS, .n = budget + 1, .page = page};
+	const size_t pages = (size_t)look_pages(cpu_of(cache->backend));
+	page_list_fill(cache, (struct page_mass){.mass = c->mass, .by_page = 1, .by_block = pages}, budget, page,
+	               list);
 	return true;
 }
 

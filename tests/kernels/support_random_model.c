@@ -277,7 +277,7 @@ struct random_model* random_model_make(const struct model_shape* shape, const en
 		s->logit_softcap = 4;
 	}
 	if (with & WITH_WINDOW) {
-		s->sliding_window = 9;
+		s->sliding_window = s->sliding_window > 0 ? s->sliding_window : 9;
 		for (int i = 0; i < s->n_blocks; i += 2)
 			block_set_put(&s->sliding, i);
 	}

@@ -18,7 +18,7 @@ enum {
 	WITH_POST_NORMS = 4,
 	WITH_TIED_HEAD = 16,
 	WITH_SOFTCAPS = 32,
-	WITH_WINDOW = 64,
+	WITH_WINDOW = 64,           /* of the shape's sliding_window, or 9, in every second block */
 	WITH_NORM_OVER_HEADS = 128, /* of queries and keys, all heads at once */
 	WITHOUT_NORMS_BEFORE = 256,
 	WITH_SINKS = 512,           /* and biases of the router and the experts */
