@@ -809,7 +809,7 @@ struct backend {
 	bool (*page_save)(const struct cache*, int page, void* to);
 	bool (*page_restore)(struct cache*, const int32_t* token, const void* from);
 	/* Optional (NULL on the CPU): the whole draft loop, with skip, quantized, quantized_head and levels as in
-	 * a pass. Draft weights by input channel run all sub-layers that have them.
+	 * a pass, and the segment's page list. Draft weights by input channel run all sub-layers that have them.
 	 * The first row holds `token` after the committed tokens; out[d] is the result of step d. Returns the
 	 * steps taken (>= 1), or 0 with the error set. Pending rows are left for the caller to discard. */
 	int (*draft)(struct backend*, const struct segment*, int32_t token, const struct mask* skip,

@@ -268,8 +268,11 @@ static bool run_draft_loop(struct session* s, struct error* error) {
 	const struct backend* backend = s->engine->backend;
 	void* mask = s->drafters.state[SOURCE_mask];
 	const int32_t root = s->text[s->n_text - 1];
-	s->round.segment.n = 1;
-	const int steps = backend->draft(s->engine->backend, &s->round.segment, root, &s->mask,
+	struct segment segment = s->round.segment;
+	segment.n = 1;
+	segment.pages = s->pages.now;
+	segment.noted = false;
+	const int steps = backend->draft(s->engine->backend, &segment, root, &s->mask,
 	                                 states_quantized(&s->drafts), s->drafts.head, states_levels(&s->drafts),
 	                                 &s->plan.draft, mask_loop_results(mask), error);
 	if (steps > 0)

@@ -150,7 +150,8 @@ const struct option option_table[] = {
     {"draft-read", 0, false, TAKES_REAL, AT(draft_weights.read), 0.05, 1, "auto=0", "auto|SHARE",
      "share of the quantized draft weights that a draft step reads, on a CPU (auto: 0.43)", NULL, NULL},
     {"draft-pages", 0, false, TAKES_INTEGER, AT(drafting.pages), 1, MAX_LISTED, "auto=-1 off=0", "auto|off|N",
-     "pages of 64 tokens that drafts read of a long text, on a CPU: those that verified tokens looked at "
+     "pages of 64 tokens that drafts read of a long text, on a CPU or one GPU: those that verified tokens "
+     "looked at "
      "most (auto: 16, where that saves time; off: all of it)",
      "auto", NULL},
     {"draft-memory", 0, false, TAKES_SIZE, AT(draft_weights.memory), 0, 0, NULL, "SIZE",

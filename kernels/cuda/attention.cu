@@ -4,7 +4,11 @@
  * and one chunk after another, for all query heads that share it. The number of blocks does not depend on the
  * context. The last block of a row to finish, or a second kernel, combines the chunks in order. A row sees
  * positions below its base at slots of the same number, and its own ancestors at their slots. Slots lie in
- * pages, and a thread looks its position's page up once. So a row's result depends only on its own path. */
+ * pages, and a thread looks its position's page up once. So a row's result depends only on its own path.
+ *
+ * A draft's row with a page list reads the list's pages and what lies behind them like a shorter text: its
+ * chunks are cut by the place there. Of a noted row the weights are kept by page (looked.cu): a chunk has the
+ * sums of its warps at hand, and combining the chunks brings them to one scale. */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/tensor_core.cuh"
 
@@ -15,11 +19,39 @@ struct attend {
 	float *partial, *scale;
 	int heads, kv_heads, head_dim, block, chunks, window, first_row, rows;
 	float factor, softcap;
-	unsigned* done; /* as workspace.row_done; NULL: another kernel combines the chunks */
+	unsigned* done;            /* as workspace.row_done; NULL: another kernel combines the chunks */
+	float *page_sums, *looked; /* of the workspace */
 };
 
-__device__ __forceinline__ int slot_of(const struct device_slice* s, const struct device_row& row,
-                                       int position) {
+/* What a row's attention reads: places [from, end) of its text, or of the pages of its list and what lies
+ * behind them. */
+struct reach {
+	int from, end;
+	bool listed;
+};
+
+__device__ __forceinline__ struct reach reach_of(const struct attend& a, const struct device_row& row) {
+	if (a.window > 0)
+		return {max(0, row.position + 1 - a.window), row.position + 1, false};
+	if (row.list > 0)
+		return {0, row.listed * LIST_POSITIONS + row.position + 1 - row.listed_from, true};
+	return {0, row.position + 1, false};
+}
+
+/* Windows have no page lists. */
+__device__ __forceinline__ bool is_noted(const struct attend& a, const struct device_row& row) {
+	return row.noted >= 0 && a.window == 0;
+}
+
+__device__ __forceinline__ int slot_of(const struct device_slice* s, const struct device_row& row, int block,
+                                       bool listed, int place) {
+	int position = place;
+	if (listed) {
+		const int32_t* page = (const int32_t*)((const char*)s + row.list) + block * row.listed;
+		if (place < row.listed * LIST_POSITIONS)
+			return page[place / LIST_POSITIONS] * LIST_POSITIONS + place % LIST_POSITIONS;
+		position += row.listed_from - row.listed * LIST_POSITIONS;
+	}
 	if (row.ancestor < 0 || position < row.base)
 		return position;
 	return ((const int32_t*)((const char*)s + s->ancestors))[row.ancestor + position - row.base];
@@ -89,24 +121,49 @@ __device__ void mix_values(float* out, const float* weight, const __half* const*
 	}
 }
 
-/* The chunks of one row and head, in order. The loads bypass the first-level cache, because other blocks
- * wrote the data. */
+/* A noted row's weights by page: of one head, whose chunks' largest scores are at a.scale[2 · at]. A thread
+ * has the same pages of each head of a group, which come in order. */
+__device__ void note_head(const struct attend& a, const struct device_row& row, int h, size_t at, float most,
+                          float sum) {
+	const int pages = a.chunks * CHUNK_PAGES, group = a.heads / a.kv_heads;
+	const float* page_sum = a.page_sums + ((size_t)row.noted * a.heads + h) * pages;
+	float* looked = a.looked + (((size_t)a.block * NOTED_ROWS + row.noted) * a.kv_heads + h / group) * pages;
+	for (int p = threadIdx.x; p <= row.position / LIST_POSITIONS; p += blockDim.x) {
+		const float factor = __expf(__ldcg(&a.scale[2 * (at + p / CHUNK_PAGES)]) - most) / sum;
+		const float x = __ldcg(&page_sum[p]) * factor;
+		looked[p] = h % group == 0 ? x : looked[p] + x;
+	}
+}
+
+/* The chunks of row `of` of the launch, of one head, in order. The loads bypass the first-level cache,
+ * because other blocks wrote the data. */
 template <class T>
-__device__ void combine_head(const struct attend& a, T* out, int row_of_slice, int r, int h, int from,
-                             int position) {
-	const size_t at = ((size_t)row_of_slice * a.heads + h) * a.chunks;
+__device__ void combine_head(const struct attend& a, T* out, const struct device_row& row, int of, int h) {
+	const size_t at = ((size_t)of * a.heads + h) * a.chunks, r = (size_t)of + a.first_row;
+	const struct reach reach = reach_of(a, row);
+	const int from = reach.from, last = reach.end - 1;
 	float most = -INFINITY, sum = 0;
-	for (int c = from / CHUNK; c <= position / CHUNK; c++)
+	for (int c = from / CHUNK; c <= last / CHUNK; c++)
 		most = fmaxf(most, __ldcg(&a.scale[2 * (at + c)]));
-	for (int c = from / CHUNK; c <= position / CHUNK; c++)
+	for (int c = from / CHUNK; c <= last / CHUNK; c++)
 		sum += __ldcg(&a.scale[2 * (at + c) + 1]) * __expf(__ldcg(&a.scale[2 * (at + c)]) - most);
 	for (int j = threadIdx.x; j < a.head_dim; j += blockDim.x) {
 		float x = 0;
-		for (int c = from / CHUNK; c <= position / CHUNK; c++)
+		for (int c = from / CHUNK; c <= last / CHUNK; c++)
 			x = __fmaf_rn(__expf(__ldcg(&a.scale[2 * (at + c)]) - most),
 			              __ldcg(&a.partial[(at + c) * a.head_dim + j]), x);
-		out[((size_t)r * a.heads + h) * a.head_dim + j] = to_activation<T>(x / sum);
+		out[(r * a.heads + h) * a.head_dim + j] = to_activation<T>(x / sum);
 	}
+	if (is_noted(a, row))
+		note_head(a, row, h, at, most, sum);
+}
+
+/* Those of the heads that share a key/value head. */
+template <class T>
+__device__ void combine_group(const struct attend& a, T* out, const struct device_row& row, int of, int kv) {
+	const int group = a.heads / a.kv_heads;
+	for (int h = kv * group; h < (kv + 1) * group; h++)
+		combine_head(a, out, row, of, h);
 }
 
 /* Chunk `nth` of those that row `of` of the launch sees, for one key/value head. */
@@ -117,16 +174,16 @@ __device__ void attend_chunk(const struct attend& a, T* out, const struct device
 	__shared__ const __half* key[CHUNK]; /* of a position of the chunk */
 	const int r = of + a.first_row, hd = a.head_dim;
 	const struct device_row& row = s->row[r];
-	const int from = a.window > 0 ? max(0, row.position + 1 - a.window) : 0;
-	const int chunk = from / CHUNK + nth;
-	const int begin = max(chunk * CHUNK, from), end = min((chunk + 1) * CHUNK, row.position + 1),
+	const struct reach reach = reach_of(a, row);
+	const int chunk = reach.from / CHUNK + nth;
+	const int begin = max(chunk * CHUNK, reach.from), end = min((chunk + 1) * CHUNK, reach.end),
 	          n = end - begin;
 	if (n <= 0)
 		return;
 	const size_t to_value = (size_t)a.kv_heads * PAGE_SLOTS * hd;
 	if ((int)threadIdx.x < n)
-		key[threadIdx.x] =
-		    at_slot(s, row, slot_of(s, row, begin + (int)threadIdx.x), 2 * a.block * a.kv_heads + kv, hd);
+		key[threadIdx.x] = at_slot(s, row, slot_of(s, row, a.block, reach.listed, begin + (int)threadIdx.x),
+		                           2 * a.block * a.kv_heads + kv, hd);
 	const int group = a.heads / a.kv_heads;
 	for (int h0 = 0; h0 < group; h0 += HEADS_AT_ONCE) {
 		const int count = min(HEADS_AT_ONCE, group - h0), first = kv * group + h0;
@@ -147,6 +204,11 @@ __device__ void attend_chunk(const struct attend& a, T* out, const struct device
 			const float e = (int)threadIdx.x < n ? __expf(x - most) : 0.0f;
 			const float sum = block_sum(e, shared);
 			weight[threadIdx.x] = e;
+			if (is_noted(a, row) && threadIdx.x < CHUNK_PAGES) { /* two warps have a page's positions */
+				const size_t page = ((size_t)row.noted * a.heads + first + h) * a.chunks + chunk;
+				a.page_sums[page * CHUNK_PAGES + threadIdx.x] =
+				    shared[2 * threadIdx.x] + shared[2 * threadIdx.x + 1];
+			}
 			__syncthreads();
 			const size_t at = ((size_t)of * a.heads + first + h) * a.chunks + chunk;
 			mix_values(a.partial + at * hd, weight, key, to_value, n, hd, shared);
@@ -158,17 +220,19 @@ __device__ void attend_chunk(const struct attend& a, T* out, const struct device
 		}
 	}
 	unsigned* done = a.done ? &a.done[(size_t)of * a.kv_heads + kv] : NULL;
-	if (done && is_last_block(done, row.position / CHUNK - from / CHUNK + 1))
-		for (int h = 0; h < group; h++)
-			combine_head(a, out, of, r, kv * group + h, from, row.position);
+	if (done && is_last_block(done, (reach.end - 1) / CHUNK - reach.from / CHUNK + 1))
+		combine_group(a, out, row, of, kv);
 }
 
 /* The largest number of chunks of a window's positions, for any context. */
 __device__ __forceinline__ int chunks_in_use(const struct attend& a, const struct device_slice* s) {
-	return a.window > 0 ? min(s->chunks, (a.window - 1) / CHUNK + 2) : s->chunks;
+	return a.window > 0 ? min(s->chunks, (a.window - 1) / CHUNK + 2) : s->read_chunks;
 }
 
-template <class T> __global__ void attend_kernel(struct attend a, T* out, const struct device_slice* s) {
+/* Four blocks a multiprocessor: 64 registers. */
+template <class T>
+__global__ void __launch_bounds__(CHUNK, 4)
+    attend_kernel(struct attend a, T* out, const struct device_slice* s) {
 	extern __shared__ float dynamic[]; /* q (HEADS_AT_ONCE, head_dim) */
 	wait_for_inputs();
 	if (leaves_out(s, 2 * a.block))
@@ -181,12 +245,11 @@ template <class T> __global__ void attend_kernel(struct attend a, T* out, const 
 }
 
 template <class T> __global__ void combine_kernel(struct attend a, T* out, const struct device_slice* s) {
-	const int r = blockIdx.y + a.first_row, h = blockIdx.x;
+	const int r = blockIdx.y + a.first_row;
 	wait_for_inputs();
 	if (r >= s->n || leaves_out(s, 2 * a.block))
 		return;
-	const int position = s->row[r].position;
-	combine_head(a, out, (int)blockIdx.y, r, h, a.window > 0 ? max(0, position + 1 - a.window) : 0, position);
+	combine_group(a, out, s->row[r], (int)blockIdx.y, (int)blockIdx.x);
 }
 
 void launch_attention(const struct cuda_backend* b, int rows, int block, int first_row) {
@@ -195,8 +258,9 @@ void launch_attention(const struct cuda_backend* b, int rows, int block, int fir
 	const float scale = m->attention_scale;
 	unsigned* done = b->launches == LAUNCHES_SEPARATE ? NULL : b->work.row_done;
 	const struct attend a = {
-	    b->work.q, b->work.partial, b->work.scale, m->heads, m->kv_heads, m->head_dim,          block,
-	    b->chunks, window,          first_row,     rows,     scale,       m->attention_softcap, done};
+	    b->work.q,         b->work.partial, b->work.scale, m->heads, m->kv_heads, m->head_dim,          block,
+	    b->chunks,         window,          first_row,     rows,     scale,       m->attention_softcap, done,
+	    b->work.page_sums, b->work.looked};
 	const int all = m->kv_heads * rows * b->chunks, most = b->multiprocessors * BLOCKS_A_MULTIPROCESSOR;
 	by_activation(b, [&](auto type) {
 		using T = decltype(type);
@@ -204,6 +268,7 @@ void launch_attention(const struct cuda_backend* b, int rows, int block, int fir
 		launch(b, dim3((unsigned)(all < most ? all : most)), CHUNK,
 		       HEADS_AT_ONCE * (size_t)m->head_dim * sizeof(float), attend_kernel<T>, a, out, b->slice);
 		if (!a.done)
-			launch(b, dim3((unsigned)m->heads, (unsigned)rows), 128, 0, combine_kernel<T>, a, out, b->slice);
+			launch(b, dim3((unsigned)m->kv_heads, (unsigned)rows), 128, 0, combine_kernel<T>, a, out,
+			       b->slice);
 	});
 }

@@ -270,6 +270,7 @@ static void fill_in(struct backend* head, const struct weight_table* weights, bo
 	/* the body of a loop on the device may hold kernels of that device only, and no waits for events, which
 	 * NCCL's captured calls contain */
 	head->draft = alone ? cuda_draft : NULL;
+	head->list_pages = alone ? cuda_list_pages : NULL; /* each device sees its own heads' attention alone */
 }
 
 /* Its share of the heads and of the feed-forward width. */

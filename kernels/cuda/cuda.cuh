@@ -13,6 +13,7 @@
 #include "kernels/backend.h"
 #include "kernels/column_weights.h"
 #include "kernels/cuda/nccl.h"
+#include "kernels/page_list.h"
 #include "kernels/paged_cache.h"
 #include "kernels/rope.h"
 
@@ -21,7 +22,8 @@ enum {
 	ATTENTION_CHUNK = 256,
 	RESULT_SEGMENT = 1024,
 	MAX_DEVICES = MAX_PAGE_MEMORIES,
-	MOST_PINNED = 5 /* see workspace.cu */
+	CHUNK_PAGES = ATTENTION_CHUNK / LIST_POSITIONS,
+	MOST_PINNED = 6 /* see workspace.cu */
 };
 
 /* ---- weights on the device ---------------------------------------------------------------- */
@@ -76,10 +78,14 @@ struct device_row {
 	int angle;    /* row of the angle table */
 	int pending;  /* index among the cache's pending rows: its hidden state */
 	int pages;    /* byte offset of the addresses of its cache's pages behind the slice */
+	int list;     /* byte offset of the pages that a draft's row reads (n_blocks, listed); 0: it reads all */
+	int listed, listed_from; /* as page_list.n and from */
+	int noted;               /* its place among the slice's noted rows, or -1 */
 	int want, top;
 	int sampled;
 	struct sampler sampler;
 	float* hidden; /* (MAX_ROWS, dim) */
+	float* mass;   /* its cache's, of a noted row */
 };
 
 /* The weights that a slice multiplies in the head's place. */
@@ -96,7 +102,9 @@ struct device_slice {
 	int angles;         /* byte offset of (rows, pairs) cosines, then as many sines */
 	int sliding_angles; /* likewise, of sliding blocks that are turned otherwise */
 	int angle_rows;
-	int chunks; /* of ATTENTION_CHUNK positions that the farthest row sees, if no window bounds it */
+	int chunks;      /* of ATTENTION_CHUNK positions that the farthest row sees, if no window bounds it */
+	int read_chunks; /* likewise, of those that rows with a page list read */
+	int noted;       /* rows whose attention mass is kept */
 	/* a draft loop */
 	int steps, max_steps;
 	float chance, threshold, accept[DRAFT_BINS], min_reach[MAX_DRAFT + 1];
@@ -146,6 +154,10 @@ struct workspace {
 	float* top_score; /* (SLICE_ROWS, segments, MAX_TOP) */
 	int32_t* top_token;
 	void* dequantized; /* one matrix in F16, for prefill on quantized weights */
+	/* Noted rows' sums of weights by page: of a block that runs, relative to the chunk's largest (NOTED_ROWS,
+	 * heads, look_pages); and of all blocks and a key head's queries (n_blocks, NOTED_ROWS, kv_heads,
+	 * look_pages). NULL for several devices. */
+	float *page_sums, *looked;
 	/* Several devices: what this one has computed of a gather, and what all have, (devices, …) */
 	void *part, *gathered;
 };
@@ -228,6 +240,7 @@ struct cuda_backend {
 	const uint64_t* allowed[PREFILL_CHUNK];      /* likewise: what may follow each, or NULL */
 	void* pinned[MOST_PINNED];                   /* all that cudaMallocHost gave */
 	int n_pinned;
+	float* host_mass; /* (look_pages, n_blocks) a cache's, pinned; NULL for several devices */
 	/* Graphs of passes with only stored weights, and of those with quantized draft weights once there are
 	 * some. A pass whose graph is NULL is launched kernel by kernel. */
 	struct captured {
@@ -244,6 +257,9 @@ struct cuda_backend {
 struct cuda_cache {
 	struct paged_cache paged;
 	float* hidden[MAX_DEVICES]; /* (MAX_ROWS, dim) of the pending rows, each device's copy */
+	float* mass; /* (look_pages, n_blocks) that noted rows have laid on each page, decayed; NULL for several
+	                devices */
+	int noted;   /* such rows */
 };
 
 /* False with the error set when a call failed; names the call. */
@@ -462,6 +478,20 @@ void launch_keep(const struct cuda_backend*, int rows);
 /* attention.cu */
 void launch_attention(const struct cuda_backend*, int rows, int block, int first_row);
 
+/* looked.cu */
+/* Pages that a sequence may have, in whole chunks. */
+static inline int look_pages(const struct cuda_backend* b) { return b->chunks * CHUNK_PAGES; }
+static inline size_t mass_bytes(const struct cuda_backend* b) {
+	return (size_t)look_pages(b) * (size_t)b->shape.n_blocks * sizeof(float);
+}
+/* Marks a slice's row, with `behind` rows after it in its segment, if its attention mass is kept. */
+void note_row(const struct cuda_backend*, const struct segment*, int behind, struct device_row*);
+/* The attention mass of the slice's noted rows joins their caches', in stream order. */
+void launch_looked(const struct cuda_backend*, const struct pass*);
+/* Puts a page list at that byte of the staging block, for a row; returns its bytes. */
+size_t put_page_list(const struct cuda_backend*, const struct page_list*, size_t at, struct device_row*);
+bool cuda_list_pages(struct cache*, int budget, int32_t* page, struct page_list*);
+
 /* results.cu */
 void launch_results(const struct cuda_backend*, int rows, struct device_result* out);
 
@@ -506,6 +536,8 @@ void put_angles(const struct cuda_backend*, int row, int position, int prompt_le
 /* Lists where a cache's pages lie on the device, at that byte of its staging block; returns the bytes of the
  * list. */
 size_t list_pages(const struct cuda_backend*, const struct paged_cache*, size_t at);
+/* The slice's chunks reach as far as the row sees at this position. */
+void reach_chunks(struct device_slice*, const struct device_row*, int position);
 /* The start of a part of the staging block, at `at` or behind it. */
 static inline size_t align_place(size_t at) { return (at + 15) / 16 * 16; }
 bool cuda_run(struct backend*, const struct pass*, struct error*);
@@ -557,7 +589,8 @@ __device__ __forceinline__ __half* at_slot(const struct device_slice* s, const s
 	return page[slot / PAGE_SLOTS] + ((size_t)head * PAGE_SLOTS + slot % PAGE_SLOTS) * head_dim;
 }
 
-/* Sum over a block in a fixed order: lanes by halving, then the warps' sums one after another. */
+/* Sum over a block in a fixed order: lanes by halving, then the warps' sums one after another, which stay in
+ * shared. */
 __device__ __forceinline__ float block_sum(float x, float* shared) {
 	for (int step = 16; step > 0; step /= 2)
 		x += __shfl_xor_sync(0xffffffffu, x, step);

@@ -86,7 +86,6 @@ static bool send_loop(struct cuda_backend* b, const struct segment* segment, int
 	s->threshold = policy->threshold;
 	memcpy(s->accept, policy->accept, sizeof s->accept);
 	memcpy(s->min_reach, policy->min_reach, sizeof s->min_reach);
-	s->chunks = (cache->committed + steps - 1) / ATTENTION_CHUNK + 1;
 	size_t at = reserve_angles(b, sizeof *s, steps);
 	for (int i = 0; i < steps; i++)
 		put_angles(b, i, cache->committed + i, cache->prompt_length);
@@ -95,6 +94,8 @@ static bool send_loop(struct cuda_backend* b, const struct segment* segment, int
 	row.position = row.slot = row.base = cache->committed; /* a chain after the committed tokens */
 	row.pages = (int)at;
 	at += list_pages(b, &c->paged, at);
+	at += put_page_list(b, segment->pages, at, &row);
+	reach_chunks(s, &row, row.position + steps - 1);
 	row.want = WANT_TOKEN | WANT_TOP | WANT_GUESS;
 	row.top = policy->top;
 	s->row[0] = row;

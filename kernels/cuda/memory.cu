@@ -105,8 +105,10 @@ void cuda_cache_close(struct cache* cache) {
 		return;
 	const struct cuda_backend* b = (const struct cuda_backend*)cache->backend;
 	paged_close(&c->paged);
-	if (!devices_gone(b))
+	if (!devices_gone(b)) {
 		each_device(b, [&](const struct cuda_backend* p) { cudaFree(c->hidden[p->rank]); });
+		cudaFree(c->mass);
+	}
 	free(c);
 }
 
@@ -119,13 +121,20 @@ static bool take_hidden(const struct cuda_backend* b, struct cuda_cache* c, stru
 	return false;
 }
 
+static bool take_mass(const struct cuda_backend* b, struct cuda_cache* c, struct error* error) {
+	if (cudaMalloc((void**)&c->mass, mass_bytes(b)) == cudaSuccess)
+		return true;
+	describe_free_memory(mass_bytes(b), "a cache's attention mass", error);
+	return false;
+}
+
 static bool open_cache(struct cuda_cache* c, struct cuda_backend* b, int capacity, struct error* error) {
 	struct device_group* g = b->group;
 	bool done = open_pages(g, error);
 	if (done && !paged_open(&c->paged, &b->head, capacity, DTYPE_F16, &g->pages, error))
 		done = g->pages.bounded ? false : describe_what_fits(g, capacity, error);
 	each_device(b, [&](const struct cuda_backend* p) { done = done && take_hidden(p, c, error); });
-	return done;
+	return done && (!is_alone(b) || take_mass(b, c, error));
 }
 
 struct cache* cuda_cache_open(struct backend* backend, int capacity, enum dtype type, struct error* error) {

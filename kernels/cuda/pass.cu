@@ -278,7 +278,7 @@ struct device_slice* describe_slice(struct cuda_backend* b, int n, const struct 
 
 struct device_row describe_row(const struct segment* segment) {
 	struct device_row row = {};
-	row.ancestor = -1;
+	row.ancestor = row.noted = -1;
 	row.sampled = segment->sampler != NULL;
 	if (segment->sampler)
 		row.sampler = *segment->sampler;
@@ -327,6 +327,28 @@ static size_t list_all_pages(struct cuda_backend* b, size_t at) {
 	return at;
 }
 
+/* The page lists that rows read, each once; returns where they end. */
+static size_t put_all_lists(struct cuda_backend* b, size_t at) {
+	struct device_slice* s = b->staging;
+	for (int i = 0; i < s->n; i++) {
+		struct device_row* row = &s->row[i];
+		if (i > 0 && b->of_row[i]->pages == b->of_row[i - 1]->pages) {
+			row->list = row[-1].list;
+			row->listed = row[-1].listed;
+			row->listed_from = row[-1].listed_from;
+		} else
+			at += put_page_list(b, b->of_row[i]->pages, at, row);
+		reach_chunks(s, row, row->position);
+	}
+	return at;
+}
+
+void reach_chunks(struct device_slice* s, const struct device_row* row, int position) {
+	const int unread = row->list ? row->listed_from - row->listed * LIST_POSITIONS : 0;
+	s->chunks = max(s->chunks, position / ATTENTION_CHUNK + 1);
+	s->read_chunks = max(s->read_chunks, (position - unread) / ATTENTION_CHUNK + 1);
+}
+
 /* Fills the staging block for rows [r0, r0 + n) and sends it. */
 static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct paged_walk* walk, int r0,
                        int n, struct error* error) {
@@ -347,8 +369,7 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct p
 			listed += paged_ancestors(c, row.pending, ancestors + listed);
 		}
 		put_angles(b, i, row.position, c->head.prompt_length);
-		if (s->chunks < row.position / ATTENTION_CHUNK + 1)
-			s->chunks = row.position / ATTENTION_CHUNK + 1;
+		note_row(b, segment, segment->n - walk->within, &row);
 		s->row[i] = row;
 		b->of_row[i] = segment;
 		/* a guess may be any token */
@@ -356,7 +377,7 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct p
 		    segment->allowed && !(row.want & WANT_GUESS) ? segment->allowed[walk->within - 1] : NULL;
 	}
 	s->head = head_for(b, s, pass->quantized_head);
-	at = list_all_pages(b, align_place(at + (size_t)listed * sizeof *ancestors));
+	at = put_all_lists(b, list_all_pages(b, align_place(at + (size_t)listed * sizeof *ancestors)));
 	bool done = true;
 	each_device(b, [&](struct cuda_backend* p) { done = done && send_to(p, b, at, error); });
 	return done;
@@ -545,6 +566,7 @@ static bool run_slice(struct cuda_backend* b, const struct pass* pass, struct pa
 	                                  : run_span(b, pass, r0, n, error)))
 		return false;
 	cudaSetDevice(b->device);
+	launch_looked(b, pass);
 	if ((pass->head && !take_results(b, pass, r0, n, error)) || !devices_wait(b, error))
 		return false;
 	take_asked(b, pass, r0, n);
@@ -631,6 +653,7 @@ static bool run_prefill(struct cuda_backend* b, const struct pass* pass, struct 
 		if (pass->tap == 2 * block + 1 && !ask_tap(b, pass->n, error))
 			return false;
 	}
+	launch_looked(b, pass);
 	CUDA_TRY(cudaGetLastError(), error);
 	if (pass->head && !prefill_head(b, pass, pass->n, error))
 		return false;

@@ -55,11 +55,14 @@ static size_t angles_of_rope(const struct cuda_backend* b, size_t rows) {
 	return 2 * rows * (size_t)(b->rope.pairs + b->sliding_rope.pairs) * sizeof(float);
 }
 
-/* Bytes of the block that describes a slice: rows, ancestors, pages, angles, and what alignment adds. */
+/* Bytes of the block that describes a slice: rows, ancestors, pages, page lists, angles, and what alignment
+ * adds. */
 static size_t slice_room(const struct cuda_backend* b) {
 	return sizeof(struct device_slice) + PREFILL_CHUNK * sizeof(struct device_row) +
 	       (size_t)SLICE_ROWS * MAX_ROWS * sizeof(int32_t) +
 	       (size_t)SLICE_ROWS * (size_t)paged_most(b->context) * sizeof(void*) +
+	       (is_alone(b) ? (size_t)SLICE_ROWS * (size_t)b->shape.n_blocks * (MAX_LISTED + 1) * sizeof(int32_t)
+	                    : 0) +
 	       angles_of_rope(b, PREFILL_CHUNK) + 256;
 }
 
@@ -84,7 +87,12 @@ static bool take_attention(struct taker* t) {
 	struct workspace* w = &b->work;
 	const size_t rows = PREFILL_CHUNK, kv = (size_t)m->kv_heads * (size_t)m->head_dim;
 	const size_t chunks = (size_t)SLICE_ROWS * (size_t)m->heads * (size_t)b->chunks;
+	const size_t noted = is_alone(b) ? (size_t)NOTED_ROWS * (size_t)look_pages(b) : 0;
 	t->what = "attention's workspace";
+	if (noted > 0 && (!take_workspace(t, &w->page_sums, noted * (size_t)m->heads) ||
+	                  !take_workspace(t, &w->looked, noted * (size_t)m->n_blocks * (size_t)m->kv_heads) ||
+	                  !pin_memory(t, &b->host_mass, mass_bytes(b))))
+		return false;
 	return take_workspace(t, &w->q, rows * (size_t)m->heads * (size_t)m->head_dim) &&
 	       take_workspace(t, &w->k, rows * kv) && take_workspace(t, &w->v, rows * kv) &&
 	       take_workspace(t, &w->partial, chunks * (size_t)m->head_dim) &&
@@ -141,7 +149,8 @@ static size_t caches_room(const struct cuda_backend* b) {
 		all += cuda_page_bytes(b); /* shares of one size, about */
 	if (all > 0)
 		pages = b->group->cache_bytes / all;
-	return pages * cuda_page_bytes(b) + (size_t)MAX_ROWS * (size_t)b->shape.dim * sizeof(float);
+	return pages * cuda_page_bytes(b) + (size_t)MAX_ROWS * (size_t)b->shape.dim * sizeof(float) +
+	       (is_alone(b) ? mass_bytes(b) : 0);
 }
 
 size_t graphs_room(const struct cuda_backend* b) {

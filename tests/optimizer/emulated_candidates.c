@@ -11,11 +11,13 @@
 
 #include <cmocka.h>
 
+#include "core/decode/engine.h"
 #include "core/decode/options.h"
 #include "core/draft/drafter.h"
 #include "kernels/backend.h"
 
-enum { PROMPT = 12, TOKENS = 40 };
+enum { TOKENS = 40, MOST_PROMPT = 300 };
+static int prompt_tokens = 12;
 
 struct text {
 	int32_t token[TOKENS];
@@ -44,7 +46,7 @@ static struct swiftlet_options options_of(double* now, unsigned sources) {
 	struct swiftlet_options o;
 	options_default(&o);
 	snprintf(o.engine.backend, sizeof o.engine.backend, "cuda");
-	o.cache.context = PROMPT + TOKENS;
+	o.cache.context = prompt_tokens + TOKENS;
 	o.learning.search = false;
 	o.drafting.drafters = sources;
 	o.draft_weights.bits = 0;
@@ -59,12 +61,12 @@ static struct text generate_constrained(swiftlet_session* session, const struct 
 	struct text text = {.n = 0};
 	struct swiftlet_request request;
 	char message[512];
-	int32_t prompt[PROMPT];
-	for (int i = 0; i < PROMPT; i++)
+	int32_t prompt[MOST_PROMPT];
+	for (int i = 0; i < prompt_tokens; i++)
 		prompt[i] = (i * 37 + 5) % 512;
 	swiftlet_request_default(&request, o);
 	request.prompt = prompt;
-	request.n_prompt = PROMPT;
+	request.n_prompt = prompt_tokens;
 	request.max_tokens = TOKENS;
 	request.temperature = temperature;
 	request.seed = 3;
@@ -179,6 +181,42 @@ static void beside_the_devices_own_drafts(void** state) {
 	unsetenv("EMULATED_DEVICES");
 }
 
+/* The loop of a backend, which looks at what it is asked for. */
+static int (*loop)(struct backend*, const struct segment*, int32_t, const struct mask*, const struct mask*,
+                   bool, const struct draft_policy*, struct result*, struct error*);
+static int loops_with_list;
+static int look_at_loop(struct backend* b, const struct segment* segment, int32_t token,
+                        const struct mask* skip, const struct mask* quantized, bool quantized_head,
+                        const struct draft_policy* policy, struct result* out, struct error* error) {
+	assert_false(segment->noted);
+	loops_with_list += segment->pages != NULL;
+	return loop(b, segment, token, skip, quantized, quantized_head, policy, out, error);
+}
+
+/* Drafts of a long text read the pages of a list, and the loop does. */
+static void drafts_read_pages(void** state) {
+	(void)state;
+	prompt_tokens = MOST_PROMPT;
+	struct place p = open_place(4, 0);
+	struct backend* b = p.engine->backend;
+	loop = b->draft;
+	b->draft = look_at_loop;
+	const struct text plain = plain_text(&p, 0);
+	for (int pages = 0; pages <= 1; pages++) {
+		struct swiftlet_options o = options_of(&p.now, 1u << SOURCE_mask);
+		o.draft_weights.bits = 4;
+		o.drafting.pages = pages;
+		swiftlet_session* s = session_of(&p, &o);
+		const struct text first = generate(s, &o, 0, NULL), again = generate(s, &o, 0, NULL);
+		same(&plain, &first);
+		same(&plain, &again);
+		assert_int_equal(loops_with_list > 0, pages > 0);
+		swiftlet_session_close(s);
+	}
+	close_place(&p);
+	prompt_tokens = 12;
+}
+
 /* The constraints of rows lie on the host; rows are the device's, and so is the loop that drafts, which is
  * free to be wrong. */
 static void a_constraint_is_kept(void** state) {
@@ -226,6 +264,7 @@ int main(void) {
 	}
 	const struct CMUnitTest tests[] = {cmocka_unit_test(candidates_are_rows_of_the_devices_verify),
 	                                   cmocka_unit_test(beside_the_devices_own_drafts),
+	                                   cmocka_unit_test(drafts_read_pages),
 	                                   cmocka_unit_test(a_constraint_is_kept)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

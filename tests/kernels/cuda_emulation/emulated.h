@@ -17,6 +17,9 @@ struct emulated_counts emulated_counts(void);
 /* The logits (rows, vocab) that the last slice left. */
 struct backend;
 void emulated_logits(const struct backend*, int rows, float* out);
+/* The attention mass (pages, n_blocks) of a cache's first pages. */
+struct cache;
+void emulated_mass(const struct cache*, int pages, float* out);
 
 #ifdef __cplusplus
 }

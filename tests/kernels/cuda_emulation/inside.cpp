@@ -7,3 +7,9 @@ void emulated_logits(const struct backend* backend, int rows, float* out) {
 	cudaMemcpy(out, b->work.logits, (size_t)rows * (size_t)b->shape.vocab * sizeof *out,
 	           cudaMemcpyDeviceToHost);
 }
+
+void emulated_mass(const struct cache* cache, int pages, float* out) {
+	const int blocks = ((const struct cuda_backend*)cache->backend)->shape.n_blocks;
+	cudaMemcpy(out, ((const struct cuda_cache*)cache)->mass, (size_t)pages * (size_t)blocks * sizeof *out,
+	           cudaMemcpyDeviceToHost);
+}
