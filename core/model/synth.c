@@ -351,8 +351,8 @@ static bool fill_model(struct model* model, struct tensor** list, const struct s
 	model->tokenizer = tokenizer_bytes(s->vocab);
 	if (!model->tokenizer)
 		return error_set(error, "synth: out of memory for a tokenizer");
-	/* No GPU runs experts or recurrent blocks, so their weights are always made here. */
-	const bool elsewhere = options->synth_on_device && s->experts == 0 && s->attention_every <= 1;
+	/* No GPU runs experts, so their weights are always made here. */
+	const bool elsewhere = options->synth_on_device && s->experts == 0;
 	return elsewhere || options->vocabulary_only ||
 	       (make_weights(owned, list, n, text, error) && (!s->mtp || fill_mtp(model, s, error)));
 }

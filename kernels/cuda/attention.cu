@@ -17,6 +17,8 @@ enum { CHUNK = ATTENTION_CHUNK, HEADS_AT_ONCE = 8, BLOCKS_A_MULTIPROCESSOR = 8 }
 struct attend {
 	const float* q;
 	float *partial, *scale;
+	const float* gate; /* (rows, heads, 2, head_dim) the second halves gate the heads' outputs; NULL: none */
+	int place;         /* of the block among those with keys */
 	int heads, kv_heads, head_dim, block, chunks, window, first_row, rows;
 	float factor, softcap;
 	unsigned* done;            /* as workspace.row_done; NULL: another kernel combines the chunks */
@@ -152,7 +154,9 @@ __device__ void combine_head(const struct attend& a, T* out, const struct device
 		for (int c = from / CHUNK; c <= last / CHUNK; c++)
 			x = __fmaf_rn(__expf(__ldcg(&a.scale[2 * (at + c)]) - most),
 			              __ldcg(&a.partial[(at + c) * a.head_dim + j]), x);
-		out[(r * a.heads + h) * a.head_dim + j] = to_activation<T>(x / sum);
+		const size_t head = (size_t)r * a.heads + h;
+		const float gate = a.gate ? 1.0f + __expf(-a.gate[(2 * head + 1) * a.head_dim + j]) : 1.0f;
+		out[head * a.head_dim + j] = to_activation<T>(x / sum / gate);
 	}
 	if (is_noted(a, row))
 		note_head(a, row, h, at, most, sum);
@@ -183,7 +187,7 @@ __device__ void attend_chunk(const struct attend& a, T* out, const struct device
 	const size_t to_value = (size_t)a.kv_heads * PAGE_SLOTS * hd;
 	if ((int)threadIdx.x < n)
 		key[threadIdx.x] = at_slot(s, row, slot_of(s, row, a.block, reach.listed, begin + (int)threadIdx.x),
-		                           2 * a.block * a.kv_heads + kv, hd);
+		                           2 * a.place * a.kv_heads + kv, hd);
 	const int group = a.heads / a.kv_heads;
 	for (int h0 = 0; h0 < group; h0 += HEADS_AT_ONCE) {
 		const int count = min(HEADS_AT_ONCE, group - h0), first = kv * group + h0;
@@ -257,10 +261,11 @@ void launch_attention(const struct cuda_backend* b, int rows, int block, int fir
 	const int window = block_set_has(&m->sliding, block) ? m->sliding_window : 0;
 	const float scale = m->attention_scale;
 	unsigned* done = b->launches == LAUNCHES_SEPARATE ? NULL : b->work.row_done;
-	const struct attend a = {
-	    b->work.q,         b->work.partial, b->work.scale, m->heads, m->kv_heads, m->head_dim,          block,
-	    b->chunks,         window,          first_row,     rows,     scale,       m->attention_softcap, done,
-	    b->work.page_sums, b->work.looked};
+	const float* gate = m->attention_gated ? b->work.recurrent.made : NULL;
+	const struct attend a = {b->work.q, b->work.partial,   b->work.scale, gate,  b->place[block],
+	                         m->heads,  m->kv_heads,       m->head_dim,   block, b->chunks,
+	                         window,    first_row,         rows,          scale, m->attention_softcap,
+	                         done,      b->work.page_sums, b->work.looked};
 	const int all = m->kv_heads * rows * b->chunks, most = b->multiprocessors * BLOCKS_A_MULTIPROCESSOR;
 	by_activation(b, [&](auto type) {
 		using T = decltype(type);

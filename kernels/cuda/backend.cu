@@ -210,6 +210,8 @@ static const char* lacking_for(const struct block_weights* w, const struct model
 		return "sub-layers without a norm before them";
 	if (tensor_present(&w->q_norm) && w->q_norm.cols != m->head_dim)
 		return "norm over all heads at once";
+	if (block_set_has(&m->without_mlp, block))
+		return "blocks without an MLP";
 	return block_set_has(&m->unrotated, block) ? "blocks without RoPE" : NULL;
 }
 
@@ -227,6 +229,8 @@ static const char* lacking_in(const struct model_shape* m) {
 		return "heads of two sizes, keys that blocks share or inputs by token and block (Gemma 4)";
 	if (m->window_in_chunks)
 		return "attention in chunks";
+	if (m->recurrence.state_space || attention_beside(m))
+		return "state-space blocks (Mamba-2)";
 	if (m->latent || m->parallel)
 		return m->latent ? "latent attention" : "attention and MLP side by side";
 	return NULL;
@@ -235,13 +239,14 @@ static const char* lacking_in(const struct model_shape* m) {
 static bool does_model(const struct weight_table* w, struct error* error) {
 	const struct model_shape* m = &w->shape;
 	const char* lacking = lacking_in(m);
-	if (m->attention_gated || attention_blocks(m) < m->n_blocks)
-		lacking = "recurrent blocks or gated attention";
 	if (tensor_present(&w->output_bias))
 		lacking = "output heads with a bias";
 	if (tensor_present(&w->join))
 		lacking = "layers that predict later tokens";
-	if (!lacking && (m->residual_scale != 1.0f || m->logit_scale != 1.0f || m->attention_growth != 0.0f))
+	const bool scaled = m->attention_out_scale != 0.0f || m->recurrent_out_scale != 0.0f ||
+	                    m->mlp_out_scale != 0.0f || m->gate_scale != 0.0f;
+	if (!lacking &&
+	    (m->residual_scale != 1.0f || m->logit_scale != 1.0f || m->attention_growth != 0.0f || scaled))
 		return error_set(error, "the CUDA backend does not scale residuals, logits or long attention: "
 		                        "--backend cpu does");
 	for (int i = 0; i < m->n_blocks && !lacking; i++)
@@ -258,8 +263,9 @@ static void fill_in(struct backend* head, const struct weight_table* weights, bo
 	head->commit = cuda_commit;
 	head->discard = paged_discard;
 	head->rewind = paged_rewind;
-	head->truncate = paged_truncate;
-	head->adopt = paged_adopt;
+	head->truncate = cuda_truncate;
+	/* pages hold no states, so other caches could not use them */
+	head->adopt = attention_blocks(&weights->shape) < weights->shape.n_blocks ? cuda_adopt_own : paged_adopt;
 	head->reserve = paged_reserve;
 	head->room = paged_room;
 	head->bandwidth = bandwidth;
@@ -310,7 +316,7 @@ static bool open_one(struct device_group* g, int rank, const struct weight_table
 		return error_set(error, "out of memory for the backend");
 	/* a library's product may take another way for a share of a matrix than for the whole */
 	const bool library = options->devices == 0;
-	if (!rope_open(&b->rope, &weights->shape.rope, error) ||
+	if (!states_plan(b, error) || !rope_open(&b->rope, &weights->shape.rope, error) ||
 	    !rope_open(&b->sliding_rope, &weights->shape.sliding_rope, error) || !open_device(b, error) ||
 	    !fits(b, library, error) || (library && !open_cublas(b, error)) || !upload_weights(b, error))
 		return false;
@@ -329,6 +335,15 @@ struct backend* cuda_open(const struct weight_table* weights, const struct backe
 		return NULL;
 	}
 	g->cache_bytes = options->cache_bytes;
+	const bool one =
+	    weights->shape.attention_gated || attention_blocks(&weights->shape) < weights->shape.n_blocks;
+	if (devices > 1 && one) {
+		error_set(error,
+		          "several GPUs do not share a model with recurrent blocks or gated attention: one runs it, "
+		          "and so does --backend cpu");
+		free(g);
+		return NULL;
+	}
 	bool done = devices_check(weights, options->device, devices, &g->nccl, error);
 	g->devices = done ? devices : 0;
 	done = done && choose_captures(g, error);

@@ -13,6 +13,7 @@
 #include "kernels/backend.h"
 #include "kernels/column_weights.h"
 #include "kernels/cuda/nccl.h"
+#include "kernels/cuda/recurrent.cuh"
 #include "kernels/page_list.h"
 #include "kernels/paged_cache.h"
 #include "kernels/rope.h"
@@ -58,13 +59,15 @@ struct device_columns {
 	const struct column_stripe* stripe; /* (stripes) */
 };
 
-enum block_matrix { WQ, WK, WV, WO, W_GATE, W_UP, W_DOWN, BLOCK_MATRICES };
+/* The last two are a recurrent block's. A block has not all of them: the others are NULL. */
+enum block_matrix { WQ, WK, WV, WO, W_GATE, W_UP, W_DOWN, W_BETA, W_DECAY, BLOCK_MATRICES };
 
 struct device_block {
 	struct weights matrix[BLOCK_MATRICES];
 	float *attention_norm, *mlp_norm, *post_attention_norm, *post_mlp_norm, *q_norm, *k_norm;
 	float *bq, *bk, *bv, *bo, *b_gate, *b_up, *b_down;
 	struct device_columns columns[COLUMN_KINDS]; /* its draft weights, if they are by input channel */
+	struct recurrence_weights recurrence;
 };
 
 /* ---- a slice ------------------------------------------------------------------------------ */
@@ -86,6 +89,8 @@ struct device_row {
 	struct sampler sampler;
 	float* hidden; /* (MAX_ROWS, dim) */
 	float* mass;   /* its cache's, of a noted row */
+	float* states; /* its cache's, where blocks are recurrent (recurrent.cuh) */
+	int above;     /* its parent, if that is a row of the slice, or -1 */
 };
 
 /* The weights that a slice multiplies in the head's place. */
@@ -102,6 +107,8 @@ struct device_slice {
 	int angles;         /* byte offset of (rows, pairs) cosines, then as many sines */
 	int sliding_angles; /* likewise, of sliding blocks that are turned otherwise */
 	int angle_rows;
+	int programs;    /* byte offset of the starts of (runs + 1) programs, and of these: recurrent.cuh */
+	int runs;        /* sequences */
 	int chunks;      /* of ATTENTION_CHUNK positions that the farthest row sees, if no window bounds it */
 	int read_chunks; /* likewise, of those that rows with a page list read */
 	int noted;       /* rows whose attention mass is kept */
@@ -158,6 +165,7 @@ struct workspace {
 	 * heads, look_pages); and of all blocks and a key head's queries (n_blocks, NOTED_ROWS, kv_heads,
 	 * look_pages). NULL for several devices. */
 	float *page_sums, *looked;
+	struct recurrent_workspace recurrent;
 	/* Several devices: what this one has computed of a gather, and what all have, (devices, …) */
 	void *part, *gathered;
 };
@@ -248,7 +256,9 @@ struct cuda_backend {
 		cudaGraph_t draft_source;                 /* owns the handle of the loop's condition */
 	} captured[2];
 	struct device_screened screened;
-	struct column_sums sums;                   /* of products by input channel */
+	struct column_sums sums;     /* of products by input channel */
+	struct states_layout states; /* of a cache */
+	int place[MAX_BLOCKS];       /* a block among the recurrent ones, or among those with attention */
 	struct draft_weights_state* draft_weights; /* draft_weights.cu; NULL: no copy */
 	void** allocation;                         /* everything cudaMalloc gave, freed at close */
 	int n_allocations, allocation_capacity;
@@ -257,9 +267,11 @@ struct cuda_backend {
 struct cuda_cache {
 	struct paged_cache paged;
 	float* hidden[MAX_DEVICES]; /* (MAX_ROWS, dim) of the pending rows, each device's copy */
-	float* mass; /* (look_pages, n_blocks) that noted rows have laid on each page, decayed; NULL for several
-	                devices */
-	int noted;   /* such rows */
+	float* mass;   /* (look_pages, n_blocks) that noted rows have laid on each page, decayed; NULL for several
+	                  devices */
+	int noted;     /* such rows */
+	float* states; /* of recurrent blocks: recurrent.cuh */
+	int kept_at;   /* the tokens that the kept states are behind; 0: none */
 };
 
 /* False with the error set when a call failed; names the call. */
@@ -283,6 +295,8 @@ bool cublas_find(struct cublas_calls*);
 void* cuda_take(struct cuda_backend*, size_t bytes, const char* what, struct error*);
 /* Gives back all of it but the first n takings. */
 void cuda_give_back(struct cuda_backend*, int n);
+/* An error that says what memory is wanted for, and how much there is. */
+void describe_free_memory(size_t bytes, const char* what, struct error*);
 
 /* memory.cu */
 struct cache* cuda_cache_open(struct backend*, int capacity, enum dtype, struct error*);
@@ -365,7 +379,8 @@ template <class F> void each_matrix(const struct cuda_backend* b, F what) {
 		struct shared_matrix all[BLOCK_MATRICES];
 		matrices_of(b, &b->head.weights->block[i], all);
 		for (const struct shared_matrix& matrix : all)
-			what(matrix);
+			if (tensor_present(matrix.of))
+				what(matrix);
 	}
 }
 bool upload_weights(struct cuda_backend*, struct error*);
@@ -404,8 +419,10 @@ struct norm {
 /* Rotation of a block's queries and keys, and its new keys and values. */
 struct head_rotation {
 	float *q, *k, *v;
+	const float* gated; /* (n, heads, 2, head_dim) queries and gates, that q comes from; NULL: it is there */
 	const float *q_norm, *k_norm;
 	int heads, kv_heads, head_dim, pairs, block, interleaved;
+	int place;   /* of the block among those with keys */
 	int sliding; /* by the sliding blocks' angles */
 	float plus, epsilon;
 	unsigned* done; /* as workspace.head_done; NULL: not with the product */
@@ -438,11 +455,12 @@ uint8_t* columns_open(struct cuda_backend*, const struct column_weights*, struct
 
 /* matmul.cu: y (n, rows) from activations x (n, cols) in the activations' type. */
 enum product_end { PRODUCT_STORE, PRODUCT_ADD, PRODUCT_GATE };
+enum { MOST_PRODUCTS = 4 };
 struct product {
-	struct matrix w[3], quantized[3];
-	bool has_quantized;   /* some passes run `quantized`, as the slice specifies */
-	float* out[3];        /* STORE: (n, rows) each; ADD: out[0] += */
-	const float* bias[3]; /* NULL for most */
+	struct matrix w[MOST_PRODUCTS], quantized[MOST_PRODUCTS];
+	bool has_quantized;               /* some passes run `quantized`, as the slice specifies */
+	float* out[MOST_PRODUCTS];        /* STORE: (n, rows) each; ADD: out[0] += */
+	const float* bias[MOST_PRODUCTS]; /* NULL for most */
 	int parts;
 	enum product_end end; /* GATE: activation(w[0]·x)·(w[1]·x) into gated */
 	void* gated;

@@ -99,6 +99,8 @@ static bool send_loop(struct cuda_backend* b, const struct segment* segment, int
 	row.want = WANT_TOKEN | WANT_TOP | WANT_GUESS;
 	row.top = policy->top;
 	s->row[0] = row;
+	b->of_row[0] = segment;
+	at = describe_states(b, align_place(at)); /* the same for each step: a row goes on from the one before */
 	s->head = head_for(b, s, quantized_head);
 	CUDA_TRY(cudaMemcpyAsync(b->slice, b->staging, at, cudaMemcpyHostToDevice, b->stream), error);
 	return true;

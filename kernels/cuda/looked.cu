@@ -39,9 +39,9 @@ void note_row(const struct cuda_backend* b, const struct segment* segment, int b
 
 /* A thread has one page in one block of the model, and all rows of it. */
 __global__ void add_looked_kernel(const float* looked, int kv_heads, int blocks, int first, int pages,
-                                  struct block_set windowed, const struct device_slice* s) {
+                                  struct block_set unlisted, const struct device_slice* s) {
 	const int block = first + (int)blockIdx.y, page = (int)(blockIdx.x * blockDim.x + threadIdx.x);
-	if (leaves_out(s, 2 * block) || (windowed.word[block >> 6] >> (block & 63) & 1u))
+	if (leaves_out(s, 2 * block) || (unlisted.word[block >> 6] >> (block & 63) & 1u))
 		return;
 	for (int r = 0; r < s->n; r++) {
 		const struct device_row& row = s->row[r];
@@ -56,17 +56,24 @@ __global__ void add_looked_kernel(const float* looked, int kv_heads, int blocks,
 	}
 }
 
+/* Blocks that read no lists: those with a window, and recurrent ones. */
+static struct block_set unlisted_blocks(const struct model_shape* m) {
+	struct block_set set = m->recurrent;
+	for (int i = 0; i < MAX_BLOCKS / 64 && m->sliding_window > 0; i++)
+		set.word[i] |= m->sliding.word[i];
+	return set;
+}
+
 void launch_looked(const struct cuda_backend* b, const struct pass* pass) {
 	enum { THREADS = 64 };
 	const struct model_shape* m = &b->shape;
 	const struct device_slice* s = b->staging;
 	const int first = (pass->first + 1) / 2, end = (pass->last + 1) / 2;
-	const struct block_set windowed = m->sliding_window > 0 ? m->sliding : block_set{};
 	if (s->noted == 0 || first >= end)
 		return;
 	const dim3 grid((unsigned)(s->chunks * CHUNK_PAGES + THREADS - 1) / THREADS, (unsigned)(end - first));
 	add_looked_kernel<<<grid, THREADS, 0, b->stream>>>(b->work.looked, m->kv_heads, m->n_blocks, first,
-	                                                   look_pages(b), windowed, b->slice);
+	                                                   look_pages(b), unlisted_blocks(m), b->slice);
 }
 
 /* ---- listing -------------------------------------------------------------------------------- */

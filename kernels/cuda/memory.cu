@@ -6,7 +6,7 @@
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
-static void describe_free_memory(size_t bytes, const char* what, struct error* error) {
+void describe_free_memory(size_t bytes, const char* what, struct error* error) {
 	size_t available = 0, total = 0;
 	cudaGetLastError(); /* an allocation's failure is not sticky */
 	cudaMemGetInfo(&available, &total);
@@ -67,7 +67,8 @@ static void copy_page(void* user, void* to, const void* from, size_t bytes) {
 
 size_t cuda_page_bytes(const struct cuda_backend* b) {
 	const struct model_shape* m = &b->shape;
-	return (size_t)m->n_blocks * 2 * (size_t)m->kv_heads * PAGE_SLOTS * (size_t)m->head_dim * sizeof(__half);
+	return (size_t)attention_blocks(m) * 2 * (size_t)m->kv_heads * PAGE_SLOTS * (size_t)m->head_dim *
+	       sizeof(__half);
 }
 
 static bool open_pages(struct device_group* g, struct error* error) {
@@ -108,6 +109,7 @@ void cuda_cache_close(struct cache* cache) {
 	if (!devices_gone(b)) {
 		each_device(b, [&](const struct cuda_backend* p) { cudaFree(c->hidden[p->rank]); });
 		cudaFree(c->mass);
+		states_close(c);
 	}
 	free(c);
 }
@@ -134,7 +136,7 @@ static bool open_cache(struct cuda_cache* c, struct cuda_backend* b, int capacit
 	if (done && !paged_open(&c->paged, &b->head, capacity, DTYPE_F16, &g->pages, error))
 		done = g->pages.bounded ? false : describe_what_fits(g, capacity, error);
 	each_device(b, [&](const struct cuda_backend* p) { done = done && take_hidden(p, c, error); });
-	return done && (!is_alone(b) || take_mass(b, c, error));
+	return done && (!is_alone(b) || take_mass(b, c, error)) && states_open(b, c, error);
 }
 
 struct cache* cuda_cache_open(struct backend* backend, int capacity, enum dtype type, struct error* error) {
@@ -192,7 +194,8 @@ static void compact(const struct cuda_backend* b, const struct paged_cache* c, c
 	memcpy(path.row, row, (size_t)n * sizeof *row);
 	for (int i = 0; i <= (path.first + row[n - 1]) / PAGE_SLOTS; i++)
 		path.page[i] = (__half*)paged_bytes(c, b->rank)[first + i];
-	compact_kernel<<<b->shape.n_blocks * 2 * b->shape.kv_heads, 128, 0, b->stream>>>(path, b->shape.head_dim);
+	const int heads = attention_blocks(&b->shape) * 2 * b->shape.kv_heads;
+	compact_kernel<<<heads, 128, 0, b->stream>>>(path, b->shape.head_dim);
 }
 
 void cuda_commit(struct cache* cache, const int32_t* row, int n) {
@@ -200,5 +203,7 @@ void cuda_commit(struct cache* cache, const int32_t* row, int n) {
 	const struct cuda_backend* b = (const struct cuda_backend*)cache->backend;
 	if (paged_moves(c, row, n) && cudaSetDevice(b->device) == cudaSuccess)
 		each_device(b, [&](const struct cuda_backend* p) { compact(p, c, row, n); });
+	states_commit((struct cuda_cache*)cache, row, n);
 	paged_commit(c, row, n);
+	states_keep((struct cuda_cache*)cache);
 }

@@ -70,10 +70,13 @@ static void launch_last_product(const struct cuda_backend* b, int rows, int sub_
 		});
 }
 
+/* A recurrent block's products in attention's place run with the stored weights. */
 static bool runs_by_channel(const struct cuda_backend* b, int sub_layer) {
 	const struct mask* by_channel = b->group->by_channel;
+	const bool attends = sub_layer % 2 == 0;
 	return by_channel && mask_has(by_channel, sub_layer) &&
-	       b->block[sub_layer / 2].columns[sub_layer % 2 ? COLUMN_DOWN : COLUMN_ATTENTION_OUT].channels > 0;
+	       !(attends && block_set_has(&b->shape.recurrent, sub_layer / 2)) &&
+	       b->block[sub_layer / 2].columns[attends ? COLUMN_ATTENTION_OUT : COLUMN_DOWN].channels > 0;
 }
 
 static void add_output(struct column_outputs* to, const struct weights& w, float* out, const float* bias) {
@@ -95,7 +98,7 @@ static void launch_normed_columns(const struct cuda_backend* b, int rows, int su
 static void launch_column_heads(const struct cuda_backend* b, int rows, int block) {
 	const struct device_block* w = &b->block[block];
 	struct column_outputs to = {};
-	add_output(&to, w->matrix[WQ], b->work.q, w->bq);
+	add_output(&to, w->matrix[WQ], b->shape.attention_gated ? b->work.recurrent.made : b->work.q, w->bq);
 	add_output(&to, w->matrix[WK], b->work.k, w->bk);
 	add_output(&to, w->matrix[WV], b->work.v, w->bv);
 	launch_normed_columns(b, rows, 2 * block, w->attention_norm, to);
@@ -142,10 +145,10 @@ static void launch_heads(const struct cuda_backend* b, int bucket, int block) {
 	const struct device_block* w = &b->block[block];
 	const struct workspace* k = &b->work;
 	struct product qkv = {};
-	take_part(b, &qkv, w->matrix[WQ], k->q, w->bq);
+	take_part(b, &qkv, w->matrix[WQ], b->shape.attention_gated ? k->recurrent.made : k->q, w->bq);
 	take_part(b, &qkv, w->matrix[WK], k->k, w->bk);
 	take_part(b, &qkv, w->matrix[WV], k->v, w->bv);
-	if (rope_is_fused(b)) {
+	if (rope_is_fused(b) && !b->shape.attention_gated) {
 		qkv.rotation = head_rotation_of(b, block);
 		qkv.rotation.done = k->head_done;
 	}
@@ -153,6 +156,21 @@ static void launch_heads(const struct cuda_backend* b, int bucket, int block) {
 	if (!qkv.rotation.done)
 		launch_apply_rope(b, 8 * bucket, block);
 	launch_attention(b, 8 * bucket, block, 0);
+}
+
+/* In attention's place. */
+static void launch_recurrent_rows(const struct cuda_backend* b, int bucket, int block) {
+	const struct device_block* w = &b->block[block];
+	const struct recurrent_workspace* k = &b->work.recurrent;
+	struct product in = {};
+	take_part(b, &in, w->matrix[WQ], k->made, NULL);
+	if (b->shape.recurrence.key_dim > 0) {
+		take_part(b, &in, w->matrix[WK], k->gate, NULL);
+		take_part(b, &in, w->matrix[W_BETA], k->beta, NULL);
+		take_part(b, &in, w->matrix[W_DECAY], k->decay, NULL);
+	}
+	launch_normed_product(b, bucket, w->attention_norm, &in, 2 * block);
+	launch_recurrence(b, 8 * bucket, block);
 }
 
 /* One device's share of the feed-forward's activations. */
@@ -172,7 +190,9 @@ static void sub_layer_launches(const struct cuda_backend* b, int rows, int sub_l
 	if (runs_by_channel(b, sub_layer))
 		return column_launches(b, 8 * bucket_of(rows), sub_layer);
 	each_device(b, [&](const struct cuda_backend* p) {
-		if (attends)
+		if (attends && block_set_has(&p->shape.recurrent, sub_layer / 2))
+			launch_recurrent_rows(p, bucket_of(rows), sub_layer / 2);
+		else if (attends)
 			launch_heads(p, bucket_of(rows), sub_layer / 2);
 		else
 			launch_gated(p, bucket_of(rows), sub_layer / 2);
@@ -282,7 +302,10 @@ struct device_row describe_row(const struct segment* segment) {
 	row.sampled = segment->sampler != NULL;
 	if (segment->sampler)
 		row.sampler = *segment->sampler;
-	row.hidden = ((const struct cuda_cache*)segment->cache)->hidden[0];
+	const struct cuda_cache* c = (const struct cuda_cache*)segment->cache;
+	row.hidden = c->hidden[0];
+	row.states = c->states;
+	row.above = -1;
 	return row;
 }
 
@@ -378,6 +401,7 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct p
 	}
 	s->head = head_for(b, s, pass->quantized_head);
 	at = put_all_lists(b, list_all_pages(b, align_place(at + (size_t)listed * sizeof *ancestors)));
+	at = describe_states(b, align_place(at));
 	bool done = true;
 	each_device(b, [&](struct cuda_backend* p) { done = done && send_to(p, b, at, error); });
 	return done;
@@ -587,11 +611,26 @@ static bool finish_prefill(struct cuda_backend* b, const struct last_matrix& w, 
 	return true;
 }
 
-static bool prefill_block(struct cuda_backend* b, int block, int n, struct error* error) {
+static bool prefill_recurrence(struct cuda_backend* b, int block, int n, struct error* error) {
+	const struct device_block* w = &b->block[block];
+	const struct recurrent_workspace* k = &b->work.recurrent;
+	const void* x = b->work.normed;
+	if (!prefill_product(b, &w->matrix[WQ], NULL, x, n, k->made, error))
+		return false;
+	if (b->shape.recurrence.key_dim > 0 &&
+	    (!prefill_product(b, &w->matrix[WK], NULL, x, n, k->gate, error) ||
+	     !prefill_product(b, &w->matrix[W_BETA], NULL, x, n, k->beta, error) ||
+	     !prefill_product(b, &w->matrix[W_DECAY], NULL, x, n, k->decay, error)))
+		return false;
+	launch_recurrence(b, n, block);
+	return true;
+}
+
+static bool prefill_attention(struct cuda_backend* b, int block, int n, struct error* error) {
 	const struct device_block* w = &b->block[block];
 	struct workspace* k = &b->work;
-	launch_norm(b, n, w->attention_norm, 2 * block);
-	if (!prefill_product(b, &w->matrix[WQ], w->bq, k->normed, n, k->q, error) ||
+	float* q = b->shape.attention_gated ? k->recurrent.made : k->q;
+	if (!prefill_product(b, &w->matrix[WQ], w->bq, k->normed, n, q, error) ||
 	    !prefill_product(b, &w->matrix[WK], w->bk, k->normed, n, k->k, error) ||
 	    !prefill_product(b, &w->matrix[WV], w->bv, k->normed, n, k->v, error))
 		return false;
@@ -599,6 +638,16 @@ static bool prefill_block(struct cuda_backend* b, int block, int n, struct error
 	/* attention's partial results are sized for a slice */
 	for (int first = 0; first < n; first += SLICE_ROWS)
 		launch_attention(b, n - first < SLICE_ROWS ? n - first : SLICE_ROWS, block, first);
+	return true;
+}
+
+static bool prefill_block(struct cuda_backend* b, int block, int n, struct error* error) {
+	const struct device_block* w = &b->block[block];
+	struct workspace* k = &b->work;
+	launch_norm(b, n, w->attention_norm, 2 * block);
+	const bool recurrent = block_set_has(&b->shape.recurrent, block);
+	if (!(recurrent ? prefill_recurrence : prefill_attention)(b, block, n, error))
+		return false;
 	if (!finish_prefill(b, last_of(w, 2 * block), k->mixed, n, error))
 		return false;
 	launch_norm(b, n, w->mlp_norm, 2 * block + 1);
@@ -676,6 +725,16 @@ static void note_rows(const struct pass* pass) {
 	}
 }
 
+/* Ends the pass for its caches. */
+static void end_rows(const struct pass* pass, bool done) {
+	const bool commits = done && pass->kind == PASS_PREFILL;
+	for (int i = 0; i < pass->n_segments && commits; i++)
+		states_commit((struct cuda_cache*)pass->segment[i].cache, NULL, pass->segment[i].n);
+	paged_end(pass, done);
+	for (int i = 0; i < pass->n_segments && commits; i++)
+		states_keep((struct cuda_cache*)pass->segment[i].cache);
+}
+
 bool cuda_run(struct backend* backend, const struct pass* pass, struct error* error) {
 	struct cuda_backend* b = (struct cuda_backend*)backend;
 	bool all, done = paged_begin(pass, error) && cuda_ok(cudaSetDevice(b->device), "cudaSetDevice", error);
@@ -703,6 +762,6 @@ bool cuda_run(struct backend* backend, const struct pass* pass, struct error* er
 	}
 	b->group->with_quantized = false;
 	b->group->by_channel = NULL;
-	paged_end(pass, done);
+	end_rows(pass, done);
 	return done;
 }

@@ -134,8 +134,13 @@ __global__ void apply_rope_kernel(struct head_rotation t, const struct device_sl
 	const float* cosine = angles_of(t, s, (int)blockIdx.x);
 	const float* sine = cosine + (size_t)s->angle_rows * t.pairs;
 	const int warps = blockDim.x / 32, warp = threadIdx.x / 32, hd = t.head_dim;
-	for (int h = warp; h < t.heads; h += warps)
-		rotate_head(t, t.q + ((size_t)blockIdx.x * t.heads + h) * hd, t.q_norm, cosine, sine);
+	for (int h = warp; h < t.heads; h += warps) {
+		const size_t head = (size_t)blockIdx.x * t.heads + h;
+		for (int j = threadIdx.x % 32; t.gated && j < hd; j += 32)
+			t.q[head * hd + j] = t.gated[2 * head * hd + j];
+		__syncwarp();
+		rotate_head(t, t.q + head * hd, t.q_norm, cosine, sine);
+	}
 	for (int h = warp; h < t.kv_heads; h += warps) {
 		float* k = t.k + ((size_t)blockIdx.x * t.kv_heads + h) * hd;
 		rotate_head(t, k, t.k_norm, cosine, sine);
@@ -152,8 +157,11 @@ struct head_rotation head_rotation_of(const struct cuda_backend* b, int block) {
 	const struct rope_frequencies* rope = sliding ? &b->sliding_rope : &b->rope;
 	const int interleaved = rope->rope->interleaved;
 	const float plus = m->norm_plus_one ? 1.0f : 0.0f;
-	return {k->q,        k->k,  k->v,        w->q_norm, w->k_norm, m->heads,        m->kv_heads, m->head_dim,
-	        rope->pairs, block, interleaved, sliding,   plus,      m->norm_epsilon, NULL};
+	const float* gated = m->attention_gated ? k->recurrent.made : NULL;
+	return {
+	    k->q,        k->k,        k->v,  gated,       w->q_norm,       w->k_norm, m->heads, m->kv_heads,
+	    m->head_dim, rope->pairs, block, interleaved, b->place[block], sliding,   plus,     m->norm_epsilon,
+	    NULL};
 }
 
 void launch_apply_rope(const struct cuda_backend* b, int rows, int block) {

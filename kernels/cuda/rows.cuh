@@ -63,7 +63,7 @@ enum kept { KEPT_KEY, KEPT_VALUE };
 __device__ __forceinline__ void store_head(const struct head_rotation& t, const struct device_slice* s,
                                            const struct device_row& row, enum kept kept, int h,
                                            const float* head) {
-	__half* out = at_slot(s, row, row.slot, (2 * t.block + kept) * t.kv_heads + h, t.head_dim);
+	__half* out = at_slot(s, row, row.slot, (2 * t.place + kept) * t.kv_heads + h, t.head_dim);
 	for (int j = threadIdx.x % 32; j < t.head_dim; j += 32)
 		out[j] = __float2half_rn(head[j]);
 }

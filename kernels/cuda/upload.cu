@@ -267,6 +267,12 @@ struct matrix_shares shares_of(const struct cuda_backend* b) {
 	        rows_of(b, shares_of_rows(n, m->ffn)), rows_of(b, shares_of_rows(n, m->vocab))};
 }
 
+/* One device has all of a matrix's rows, or a vector's elements, even where the kind's number is another: of
+ * recurrent blocks and gated attention, which several devices do not run. */
+static struct own_rows own_of(const struct cuda_backend* b, int64_t all, struct own_rows share) {
+	return is_alone(b) ? own_rows{0, all} : share;
+}
+
 static bool block_up(struct cuda_backend* b, int i, struct copier* c, struct error* error) {
 	const struct block_weights* w = &b->head.weights->block[i];
 	struct device_block* d = &b->block[i];
@@ -275,7 +281,8 @@ static bool block_up(struct cuda_backend* b, int i, struct copier* c, struct err
 	struct shared_matrix matrix[BLOCK_MATRICES];
 	matrices_of(b, w, matrix);
 	for (int k = 0; k < BLOCK_MATRICES; k++)
-		if (!place_matrix(b, matrix[k], placed_type(b, matrix[k].of), &d->matrix[k].stored, c, error))
+		if (tensor_present(matrix[k].of) &&
+		    !place_matrix(b, matrix[k], placed_type(b, matrix[k].of), &d->matrix[k].stored, c, error))
 			return false;
 	const struct {
 		const struct tensor* from;
@@ -293,9 +300,14 @@ static bool block_up(struct cuda_backend* b, int i, struct copier* c, struct err
 	              {&w->bo, &d->bo, s.dim},
 	              {&w->b_gate, &d->b_gate, s.ffn},
 	              {&w->b_up, &d->b_up, s.ffn},
-	              {&w->b_down, &d->b_down, s.dim}};
+	              {&w->b_down, &d->b_down, s.dim},
+	              {&w->convolution, &d->recurrence.convolution, {}},
+	              {&w->decay_bias, &d->recurrence.decay_bias, {}},
+	              {&w->decay_rate, &d->recurrence.decay_rate, {}},
+	              {&w->state_norm, &d->recurrence.state_norm, {}}};
 	for (size_t k = 0; k < sizeof vector / sizeof vector[0]; k++)
-		if (!vector_up(b, vector[k].from, vector[k].share, vector[k].to, c, error))
+		if (!vector_up(b, vector[k].from, own_of(b, vector[k].from->cols, vector[k].share), vector[k].to, c,
+		               error))
 			return false;
 	return true;
 }
@@ -307,16 +319,25 @@ void matrices_of(const struct cuda_backend* b, const struct block_weights* w,
 	    {&w->wq, s.q, "query weights"},      {&w->wk, s.kv, "key weights"},
 	    {&w->wv, s.kv, "value weights"},     {&w->wo, s.dim, "attention output weights"},
 	    {&w->w_gate, s.ffn, "gate weights"}, {&w->w_up, s.ffn, "up weights"},
-	    {&w->w_down, s.dim, "down weights"}};
+	    {&w->w_down, s.dim, "down weights"}, {&w->w_beta, {}, "beta weights"},
+	    {&w->w_decay, {}, "decay weights"}};
 	memcpy(matrix, all, sizeof all);
+	for (int k = 0; k < BLOCK_MATRICES; k++)
+		matrix[k].share = own_of(b, matrix[k].of->rows, matrix[k].share);
 }
 
-/* BF16 if all weights are stored so. Models with a GELU gate, such as Gemma, also need it: their activations
- * were trained in BF16 and exceed the largest half, 65,504. */
+/* BF16 if all weights are stored so, except the small ones of beta and decay, which GGUF has in F32. Models
+ * with a GELU gate, such as Gemma, also need it: their activations were trained in BF16 and exceed the
+ * largest half, 65,504. */
 static bool takes_bf16(const struct cuda_backend* b) {
 	const struct weight_table* w = b->head.weights;
 	bool all = w->output.type == DTYPE_BF16;
-	each_matrix(b, [&](const struct shared_matrix& m) { all = all && m.of->type == DTYPE_BF16; });
+	for (int i = 0; i < b->shape.n_blocks; i++) {
+		struct shared_matrix matrix[BLOCK_MATRICES];
+		matrices_of(b, &w->block[i], matrix);
+		for (int k = 0; k < W_BETA; k++)
+			all = all && (!tensor_present(matrix[k].of) || matrix[k].of->type == DTYPE_BF16);
+	}
 	return all || w->shape.activation == ACTIVATION_GELU_TANH || w->shape.activation == ACTIVATION_GELU;
 }
 
@@ -410,6 +431,11 @@ bool upload_weights(struct cuda_backend* b, struct error* error) {
 	const int64_t width[] = {w->shape.dim, w->shape.ffn, (int64_t)w->shape.heads * w->shape.head_dim};
 	for (int i = 0; i < 3; i++)
 		widest = width[i] > widest ? width[i] : widest;
+	for (int i = 0; i < w->shape.n_blocks; i++)
+		for (int k = 0; k < BLOCK_PARTS; k++) {
+			const int64_t cols = block_tensor(&w->block[i], k)->cols;
+			widest = cols > widest ? cols : widest;
+		}
 	struct copier c = {};
 	c.raw_bytes = upload_room(b);
 	c.bytes = (unsigned char*)malloc(PIECE_BYTES + (size_t)widest * 4);

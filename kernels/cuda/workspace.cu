@@ -63,7 +63,8 @@ static size_t slice_room(const struct cuda_backend* b) {
 	       (size_t)SLICE_ROWS * (size_t)paged_most(b->context) * sizeof(void*) +
 	       (is_alone(b) ? (size_t)SLICE_ROWS * (size_t)b->shape.n_blocks * (MAX_LISTED + 1) * sizeof(int32_t)
 	                    : 0) +
-	       angles_of_rope(b, PREFILL_CHUNK) + 256;
+	       angles_of_rope(b, PREFILL_CHUNK) + (b->states.blocks > 0 ? PROGRAM_INTS : 0) * sizeof(int32_t) +
+	       256;
 }
 
 static bool take_results(struct taker* t) {
@@ -101,6 +102,24 @@ static bool take_attention(struct taker* t) {
 	       take_workspace(t, &w->row_done, (size_t)SLICE_ROWS * (size_t)m->kv_heads);
 }
 
+static bool take_recurrent(struct taker* t) {
+	const struct model_shape* m = &t->b->shape;
+	const struct recurrence* r = &m->recurrence;
+	struct recurrent_workspace* w = &t->b->work.recurrent;
+	const size_t rows = PREFILL_CHUNK, values = (size_t)recurrence_values(r), heads = (size_t)r->value_heads;
+	t->what = "the workspace of recurrent blocks and gated attention";
+	if (made_width(m) > 0 && !take_workspace(t, &w->made, rows * made_width(m)))
+		return false;
+	return t->b->states.units == 0 ||
+	       (take_workspace(t, &w->gate, rows * values) && take_workspace(t, &w->beta, rows * heads) &&
+	        take_workspace(t, &w->decay, rows * heads) &&
+	        take_workspace(t, &w->query, rows * (size_t)recurrence_keys(r)) &&
+	        take_workspace(t, &w->out, rows * values) &&
+	        take_workspace(t, &w->saved, SAVED_STATES * values * (size_t)r->key_dim));
+}
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
 static bool take_rows(struct taker* t) {
 	struct cuda_backend* b = t->b;
 	const struct model_shape *m = &b->shape, *whole = &b->whole;
@@ -108,10 +127,11 @@ static bool take_rows(struct taker* t) {
 	const size_t rows = PREFILL_CHUNK, states = rows * (size_t)m->dim;
 	const size_t sub_layers = 2 * (size_t)m->n_blocks;
 	const size_t tapped = (sub_layers > rows ? sub_layers : rows) * (size_t)m->dim;
+	const size_t mixed =
+	    larger((size_t)(whole->heads * whole->head_dim), (size_t)recurrence_values(&whole->recurrence));
 	t->what = "the workspace";
 	return take_workspace(t, &w->x, states) && take_workspace(t, &w->y, states) &&
-	       take_bytes(t, &w->normed, states * 2) &&
-	       take_bytes(t, &w->mixed, rows * (size_t)(whole->heads * whole->head_dim) * 2) &&
+	       take_bytes(t, &w->normed, states * 2) && take_bytes(t, &w->mixed, rows * mixed * 2) &&
 	       take_bytes(t, &w->gated, rows * (size_t)whole->ffn * 2) &&
 	       take_workspace(t, &w->wide, rows * (size_t)m->ffn) &&
 	       take_workspace(t, &w->wide_up, rows * (size_t)m->ffn) &&
@@ -125,7 +145,7 @@ static bool take_all(struct taker* t) {
 	b->chunks = (b->context + MAX_ROWS + ATTENTION_CHUNK - 1) / ATTENTION_CHUNK;
 	b->segments = (b->shape.vocab + RESULT_SEGMENT - 1) / RESULT_SEGMENT;
 	b->slice_bytes = slice_room(b);
-	if (!take_rows(t) || !take_attention(t) || !take_results(t))
+	if (!take_rows(t) || !take_attention(t) || !take_recurrent(t) || !take_results(t))
 		return false;
 	t->what = "one matrix of a prefill";
 	if (!take_bytes(t, &w->dequantized, 2 * largest_quantized(b)))
@@ -150,7 +170,7 @@ static size_t caches_room(const struct cuda_backend* b) {
 	if (all > 0)
 		pages = b->group->cache_bytes / all;
 	return pages * cuda_page_bytes(b) + (size_t)MAX_ROWS * (size_t)b->shape.dim * sizeof(float) +
-	       (is_alone(b) ? mass_bytes(b) : 0);
+	       (is_alone(b) ? mass_bytes(b) : 0) + states_bytes(b);
 }
 
 size_t graphs_room(const struct cuda_backend* b) {

@@ -207,10 +207,15 @@ static void make_recurrent(struct random_model* m, struct block_weights* b, cons
 	const struct recurrence* c = &s->recurrence;
 	const int64_t channels = recurrence_channels(c), values = recurrence_values(c), d = s->dim;
 	const float scale = 1.5f / sqrtf((float)d);
-	b->wq = make(m, types[0], channels, d, 0, scale, r);
-	b->wk = make(m, types[n_types - 1], values, d, 0, scale, r);
+	const bool shorter = c->key_dim == 0; /* a short convolution */
+	b->wq = make(m, types[0], shorter ? 3 * channels : channels, d, 0, scale, r);
+	b->wk = shorter ? (struct tensor){0} : make(m, types[n_types - 1], values, d, 0, scale, r);
 	b->wo = make(m, types[0], d, values, 0, scale, r);
 	b->wv = b->bq = b->bk = b->bv = b->q_norm = b->k_norm = (struct tensor){0};
+	if (shorter) {
+		b->convolution = make(m, DTYPE_F32, 1, channels * c->kernel, 0, 0.6f, r);
+		return;
+	}
 	if (!c->state_space)
 		b->w_beta = make(m, types[0], c->value_heads, d, 0, scale, r);
 	b->w_decay = make(m, types[n_types - 1], c->value_heads, d, 0, scale, r);

@@ -183,14 +183,15 @@ static void beside_the_devices_own_drafts(void** state) {
 
 /* The loop of a backend, which looks at what it is asked for. */
 static int (*loop)(struct backend*, const struct segment*, int32_t, const struct mask*, const struct mask*,
-                   bool, const struct draft_policy*, struct result*, struct error*);
+                   bool, const struct levels*, const struct draft_policy*, struct result*, struct error*);
 static int loops_with_list;
 static int look_at_loop(struct backend* b, const struct segment* segment, int32_t token,
                         const struct mask* skip, const struct mask* quantized, bool quantized_head,
-                        const struct draft_policy* policy, struct result* out, struct error* error) {
+                        const struct levels* levels, const struct draft_policy* policy, struct result* out,
+                        struct error* error) {
 	assert_false(segment->noted);
 	loops_with_list += segment->pages != NULL;
-	return loop(b, segment, token, skip, quantized, quantized_head, policy, out, error);
+	return loop(b, segment, token, skip, quantized, quantized_head, levels, policy, out, error);
 }
 
 /* Drafts of a long text read the pages of a list, and the loop does. */
