@@ -335,7 +335,8 @@ static void the_loop_reads_the_list(void** state) {
 	list_text(token, 500, 3);
 	list_commit(c, token, 490, 100, false); /* 128 + 106 places, and 40 more */
 	struct segment segment = {.cache = c, .base = c->committed, .n = 1, .pages = &list, .noted = true};
-	assert_int_equal(b->draft(b, &segment, token[490], NULL, NULL, false, NULL, &policy, looped, &error), STEPS);
+	assert_int_equal(b->draft(b, &segment, token[490], NULL, NULL, false, NULL, &policy, looped, &error),
+	                 STEPS);
 	b->discard(c);
 	assert_false(b->list_pages(c, 1, none, &listed));
 	draft_in_steps(c, &list, token[490], stepped);

@@ -309,7 +309,8 @@ static void decode(struct backend* b, bool quantized, bool loops, const struct s
 	for (int i = 0; i < DRAFT_BINS; i++)
 		policy.accept[i] = 1;
 	if (loops && b->draft)
-		assert_int_equal(b->draft(b, &chain, 5, NULL, NULL, quantized, NULL, &policy, drafted, &error), STEPS);
+		assert_int_equal(b->draft(b, &chain, 5, NULL, NULL, quantized, NULL, &policy, drafted, &error),
+		                 STEPS);
 	for (int32_t i = 0, token = 5; i < STEPS && !(loops && b->draft); token = drafted[i++].token) {
 		const int32_t parent = i - 1;
 		const uint8_t want = WANT_TOKEN | WANT_TOP | WANT_GUESS;
