@@ -1,4 +1,4 @@
-/* Weights by input channel: the quantized draft weights of the CPU.
+/* Weights by input channel: the quantized draft weights of the CPU and of one GPU.
  *
  * A draft step may leave out input channels of a matrix: the channels j with the smallest |x_j|·‖W_j‖, where
  * W_j is column j (Wanda's saliency, Sun et al. 2024, equation 1, for one row of activations). Left-out

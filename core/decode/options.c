@@ -148,11 +148,11 @@ const struct option option_table[] = {
      "the first tokens where it pays",
      "auto", NULL},
     {"draft-read", 0, false, TAKES_REAL, AT(draft_weights.read), 0.05, 1, "auto=0", "auto|SHARE",
-     "share of the quantized draft weights that a draft step reads, on a CPU (auto: 0.43)", NULL, NULL},
+     "share of the quantized draft weights that a draft step reads, on a CPU or one GPU (auto: 0.43)", NULL,
+     NULL},
     {"draft-pages", 0, false, TAKES_INTEGER, AT(drafting.pages), 1, MAX_LISTED, "auto=-1 off=0", "auto|off|N",
      "pages of 64 tokens that drafts read of a long text, on a CPU or one GPU: those that verified tokens "
-     "looked at "
-     "most (auto: 16, where that saves time; off: all of it)",
+     "looked at most (auto: 16, where that saves time; off: all of it)",
      "auto", NULL},
     {"draft-memory", 0, false, TAKES_SIZE, AT(draft_weights.memory), 0, 0, NULL, "SIZE",
      "limit for the quantized draft weights (a quarter of what is free)", NULL, NULL},

@@ -7,7 +7,7 @@
  * order. Each range's products are left in memory, and a stripe's last block adds them in the order of the
  * ranges. So a row's bits depend on nothing else. (A CPU groups kept channels otherwise, so its bits differ.)
  */
-#include <string.h>
+#include <stdlib.h>
 
 #include "kernels/cuda/columns.h"
 #include "kernels/cuda/rows.cuh"

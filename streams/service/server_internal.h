@@ -154,7 +154,7 @@ struct workers* workers_open(void); /* NULL when there is no memory, or a thread
  * again. False: the server is stopping. */
 bool workers_take(struct workers*, struct http_call*);
 bool workers_done(struct workers*, const struct http_call*);
-/* Ends the waiting calls whose clients have gone, and tells the workers that have such a call. */
+/* Ends the waiting calls whose clients have gone, and marks those that a worker has. */
 void workers_drop_gone(struct workers*);
 /* Refuses waiting calls. Call before the daemons are stopped, which must find no connection suspended. */
 void workers_stop(struct workers*);
