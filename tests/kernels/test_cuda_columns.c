@@ -14,6 +14,9 @@
 
 #include "kernels/cuda/columns.h"
 #include "kernels/draft_weights.h"
+#ifdef SWIFTLET_EMULATED
+#include "tests/kernels/cuda_emulation/emulated.h"
+#endif
 #include "tests/kernels/support_random_model.h"
 
 enum { CONTEXT = 64, VOCAB = 40, MOST_ROWS = 19, DRAFTED = 4 };
@@ -376,14 +379,37 @@ static void weights_go_up_in_pieces(void** state) {
 	unmake(&made);
 }
 
+#ifdef SWIFTLET_EMULATED
+/* As docs/gpu.md counts them: six a block, and seven more a pass. */
+static void launches_are_counted(void** state) {
+	(void)state;
+	const struct model_shape shape = random_shape(2, 256, 4, 2, 64, 320, VOCAB);
+	struct made made = make(&shape, DTYPE_F16, 0, 24);
+	struct side gpu = open_side(true, &made);
+	const int32_t token = 3;
+	float logits[VOCAB];
+	const struct variant v = {.quantized = &made.weights.sub_layers};
+	run_chain(&gpu, &token, 1, v, logits, NULL); /* the weights go up before it */
+	const unsigned long before = emulated_counts().launches;
+	run_chain(&gpu, &token, 1, v, logits, NULL);
+	assert_int_equal(emulated_counts().launches - before, 2 * 6 + 7);
+	close_side(&gpu);
+	unmake(&made);
+}
+#endif
+
 int main(void) {
 	struct error error;
 	if (!cuda_available(&error)) {
 		printf("skipped: %s\n", error.message);
 		return 77;
 	}
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(a_product_has_a_plain_functions_bits), cmocka_unit_test(a_row_of_zeros_gives_zeros),
-	    cmocka_unit_test(passes_agree_with_the_cpus), cmocka_unit_test(weights_go_up_in_pieces)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(a_product_has_a_plain_functions_bits),
+	                                   cmocka_unit_test(a_row_of_zeros_gives_zeros),
+	                                   cmocka_unit_test(passes_agree_with_the_cpus),
+#ifdef SWIFTLET_EMULATED
+	                                   cmocka_unit_test(launches_are_counted),
+#endif
+	                                   cmocka_unit_test(weights_go_up_in_pieces)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
