@@ -13,11 +13,11 @@ struct backend* cuda_open(const struct weight_table* weights, const struct backe
 	return NULL;
 }
 
-bool cuda_column_product(const struct column_map* map, const float* x, float share, float* out,
+bool cuda_column_product(const struct column_map* map, const float* x, int left_out, float* out,
                          struct error* error) {
 	(void)map;
 	(void)x;
-	(void)share;
+	(void)left_out;
 	(void)out;
 	return cuda_available(error);
 }

@@ -305,7 +305,8 @@ __global__ void __launch_bounds__(COLUMN_THREADS)
 	struct column_row mine = {(size_t)row * map.channels, 0};
 	if (in.kind == COLUMN_INPUT_NORM)
 		mine.r = inverse_root(in.x + mine.at, map.channels, in.norm.epsilon, shared);
-	const float threshold = threshold_of<T>(in, mine, map, s->kept[map.depth][map.kind]);
+	const float share = 1 - (float)s->levels.left_out[map.depth][map.kind] / 100;
+	const float threshold = threshold_of<T>(in, mine, map, share);
 	list_range<T>(&list, in, mine, map, threshold);
 	const struct column_stripe stripe = map.stripe[blockIdx.x];
 	const int ranges = (int)gridDim.y;
@@ -444,7 +445,7 @@ static bool upload_map(struct cuda_backend* b, const struct column_map* map, str
 	return take_sums(b, &room, error);
 }
 
-static bool multiply_row(struct cuda_backend* b, const struct column_map* map, const __half* x, float share,
+static bool multiply_row(struct cuda_backend* b, const struct column_map* map, const __half* x, int left_out,
                          float* out, struct error* error) {
 	const size_t cols = (size_t)map->channels * sizeof *x, outputs = (size_t)map->outputs * sizeof *out;
 	struct column_input in = {};
@@ -453,7 +454,7 @@ static bool multiply_row(struct cuda_backend* b, const struct column_map* map, c
 	if (!upload_map(b, map, error))
 		return false;
 	slice.n = 1;
-	slice.kept[0][0] = share;
+	slice.levels.left_out[0][0] = (uint8_t)left_out;
 	void* activations = cuda_take(b, cols, "a row", error);
 	to.out[0] = activations ? (float*)cuda_take(b, outputs, "a row's outputs", error) : NULL;
 	b->slice = to.out[0] ? (struct device_slice*)cuda_take(b, sizeof slice, "a slice", error) : NULL;
@@ -472,7 +473,7 @@ static bool multiply_row(struct cuda_backend* b, const struct column_map* map, c
 	return true;
 }
 
-bool cuda_column_product(const struct column_map* map, const float* x, float share, float* out,
+bool cuda_column_product(const struct column_map* map, const float* x, int left_out, float* out,
                          struct error* error) {
 	struct cuda_backend* b = (struct cuda_backend*)calloc(1, sizeof *b);
 	struct device_block block = {};
@@ -484,7 +485,7 @@ bool cuda_column_product(const struct column_map* map, const float* x, float sha
 		halves[j] = __float2half_rn(x[j]);
 	if (done) {
 		b->block = &block;
-		done = multiply_row(b, map, halves, share, out, error);
+		done = multiply_row(b, map, halves, left_out, out, error);
 		cuda_give_back(b, 0);
 		free(b->allocation);
 	}

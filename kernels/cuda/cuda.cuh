@@ -53,7 +53,7 @@ struct column_stripe {
 struct device_columns {
 	int channels;
 	int stripes;
-	int depth, kind; /* which of the slice's levels it has */
+	int depth, kind; /* of the slice's levels, its own */
 	const uint8_t* peak;
 	const uint16_t* norm;
 	const struct column_stripe* stripe; /* (stripes) */
@@ -100,7 +100,7 @@ struct device_slice {
 	int n;
 	int first; /* sub-layer the span begins with; over 0 the rows go on from kept hidden states */
 	uint64_t skip[MASK_WORDS], quantized[MASK_WORDS];
-	float kept[LEVEL_DEPTHS][COLUMN_KINDS]; /* shares of channels, where draft weights are by channel */
+	struct levels levels; /* of draft weights by input channel */
 	enum head_matrix head;
 	unsigned survivors; /* rows of a screened head that were computed, counted on the device */
 	int ancestors;      /* byte offset of int32 slots behind this struct and the rows */

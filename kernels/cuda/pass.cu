@@ -289,10 +289,8 @@ struct device_slice* describe_slice(struct cuda_backend* b, int n, const struct 
 		memcpy(s->skip, skip->word, sizeof s->skip);
 	if (quantized)
 		memcpy(s->quantized, quantized->word, sizeof s->quantized);
-	for (int i = 0; i < LEVEL_DEPTHS * COLUMN_KINDS; i++) {
-		const int left_out = levels ? levels->left_out[i / COLUMN_KINDS][i % COLUMN_KINDS] : 0;
-		s->kept[i / COLUMN_KINDS][i % COLUMN_KINDS] = 1 - (float)left_out / 100;
-	}
+	if (levels)
+		s->levels = *levels;
 	return s;
 }
 
