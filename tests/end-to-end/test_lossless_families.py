@@ -10,7 +10,7 @@ from support import SOURCE, EndToEnd, main, write_lines
 
 GOLDEN = os.path.join(SOURCE, "tests", "core", "golden")
 FAMILIES = ("afmoe", "apertus", "arcee", "cohere", "deepseek", "dots1", "exaone", "falcon-h1", "gemma-", "gemma3", "gemma3n", "gemma4", "glm4", "gpt-oss", "granite", "lfm2-moe",
-            "hunyuan", "hy-v3", "jais2", "llama-codebooks", "llama4", "mellum", "ministral", "mistral3", "mixtral", "nemotron", "olmo",
+            "hunyuan", "hy-v3", "jais2", "llama-codebooks", "llama4", "mellum", "ministral", "mistral3", "mistral4", "mixtral", "nemotron", "olmo",
             "phi4", "phimoe", "qwen3-moe", "qwen3-vl-moe", "seed-oss", "smollm3", "stablelm", "starcoder2", "youtu")
 
 # Models with experts draft with 4-bit weights too.

@@ -34,7 +34,8 @@ from transformers import (AfmoeConfig, ApertusConfig, ExaoneMoeConfig, GemmaConf
                           Olmo3Config, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SeedOssConfig,
                           SmolLM3Config, StableLmConfig, Qwen3_5TextConfig, Qwen3_5MoeTextConfig, Qwen3NextConfig,
                           MellumConfig, HYV3Config, YoutuConfig, GraniteSWAConfig, GraniteMoeSWAConfig,
-                          Lfm2Config, Lfm2MoeConfig, NemotronHConfig, PhimoeConfig, Llama4TextConfig, FalconH1Config, GraniteMoeConfig, GraniteMoeHybridConfig)
+                          Lfm2Config, Lfm2MoeConfig, NemotronHConfig, PhimoeConfig, Llama4TextConfig, FalconH1Config, GraniteMoeConfig,
+                          GraniteMoeHybridConfig, Mistral4Config, Mistral4ForCausalLM)
 
 import golden
 from models import OUT, rope
@@ -100,7 +101,7 @@ NORMS = {"gemma2": SANDWICH, "gemma3_text": SANDWICH, "olmo2": SANDWICH, "olmo3"
          **{name: {**BLOCK, "self_attn.q_a_proj": "attn_q_a", "self_attn.q_b_proj": "attn_q_b",
                    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.q_a_layernorm": "attn_q_a_norm",
                    "self_attn.kv_a_layernorm": "attn_kv_a_norm"}
-            for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu")},
+            for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "mistral4", "youtu")},
          "granitemoe_swa": {**BLOCK, "shared_mlp.input_linear": "ffn_up_shexp", "shared_mlp.output_linear": "ffn_down_shexp"},
          "gpt_oss": {**BLOCK, "post_attention_layernorm": "post_attention_norm"},
          "lfm2": {**BLOCK, **LFM2}, "lfm2_moe": {**BLOCK, **LFM2},
@@ -499,7 +500,7 @@ def write_metadata(writer, config):
         writer.add_ssm_group_count(config.linear_num_key_heads)
         writer.add_ssm_time_step_rank(config.linear_num_value_heads)
         writer.add_ssm_inner_size(config.linear_num_value_heads * config.linear_value_head_dim)
-        writer.add_uint32(f"{architecture(config)}.full_attention_interval", 3)
+        writer.add_uint32(f"{architecture(config)}.full_attention_interval", config.layer_types.index("full_attention") + 1)
         writer.add_rope_dimension_sections([1, 1, 0, 0])
     writer.add_head_count(config.num_attention_heads)
     kinds = getattr(config, "layer_types", None) or []
@@ -641,14 +642,14 @@ def write_metadata(writer, config):
         writer.add_leading_dense_block_count(config.moe_layer_start_index)
         writer.add_interleave_moe_layer_step(config.moe_layer_interval)
         writer.add_expert_shared_feed_forward_length(config.moe_intermediate_size * config.moe_num_shared_experts)
-    if config.model_type in ("dots1", "deepseek_v2", "deepseek_v3", "glm4_moe_lite"):
+    if config.model_type in ("dots1", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "mistral4"):
         writer.add_expert_count(config.n_routed_experts)
         writer.add_expert_used_count(config.num_experts_per_tok)
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
         writer.add_expert_shared_count(config.n_shared_experts)
         kinds = getattr(config, "mlp_layer_types", None)
         writer.add_leading_dense_block_count(kinds.count("dense") if kinds else config.first_k_dense_replace)
-        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SOFTMAX if config.model_type == "deepseek_v2" else
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SOFTMAX if config.model_type in ("deepseek_v2", "mistral4") else
                                       gguf.ExpertGatingFuncType.SIGMOID)
         writer.add_expert_weights_scale(config.routed_scaling_factor)
         writer.add_expert_weights_norm(bool(config.norm_topk_prob) and config.model_type != "deepseek_v2")
@@ -663,7 +664,10 @@ def write_metadata(writer, config):
         writer.add_xielu_eps([float(b.eps) for b in blocks])
     if "llama_4_scaling_beta" in p:
         writer.add_attn_temperature_scale(p["llama_4_scaling_beta"])
-        writer.add_rope_scaling_yarn_log_mul(p["mscale_all_dim"])
+        if hasattr(config, "kv_lora_rank"):
+            writer.add_attn_temperature_length(p["original_max_position_embeddings"])
+        else:
+            writer.add_rope_scaling_yarn_log_mul(p["mscale_all_dim"])
     if p["rope_type"] in ("linear", "yarn"):
         kinds = {"linear": gguf.RopeScalingType.LINEAR, "yarn": gguf.RopeScalingType.YARN}
         writer.add_rope_scaling_type(kinds[p["rope_type"]])
@@ -783,7 +787,8 @@ def by_llama_cpp(path, prompt, n):
 def by_newer_llama_cpp(path, prompt, n):
     """Its tokens, and the logarithms of its probabilities."""
     parameters = xllamacpp.CommonParams()
-    parameters.model.path, parameters.n_ctx, parameters.cpuparams.n_threads = str(path), 256, 2
+    parameters.model.path, parameters.n_ctx = str(path), 256
+    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 1  # more wait for each other, on a busy machine long
     parameters.cache_type_k = parameters.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
     parameters.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     server = xllamacpp.Server(parameters)
@@ -952,6 +957,9 @@ LATER_FAMILIES = {
                                            **rope("yarn", factor=4.0, original_max_position_embeddings=64),
                                            "mscale": 1.0, "mscale_all_dim": 1.0}}),
     "glm4_moe_lite": (Glm4MoeLiteConfig, {**LATENT, "num_experts_per_tok": 2, "rms_norm_eps": 1e-6}),
+    "mistral4": (Mistral4Config, {**LATENT, "num_experts_per_tok": 2, "rope_parameters": {
+        **rope("yarn", factor=4.0, original_max_position_embeddings=64), "mscale": 1.0, "mscale_all_dim": 1.0,
+        "llama_4_scaling_beta": 0.3}}),
     "dots1": (Dots1Config, {"n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
                             "n_shared_experts": 1, "first_k_dense_replace": 1, "sliding_window": None,
                             "num_key_value_heads": 4}),
@@ -1078,6 +1086,12 @@ def configs():
     return out
 
 
+def new_model(config):
+    if config.model_type == "mistral4":  # which the automatic class knows inside a model of images alone
+        return Mistral4ForCausalLM(config).float().eval()
+    return AutoModelForCausalLM.from_config(config).float().eval()
+
+
 def is_judged_alone(config):
     """llama.cpp computes another model than transformers of Phi-MoE's files: RMS norms for layer norms, and weights of the
     two experts that are scaled to a sum of 1. Gemma 3n's sizes are fixed there: token inputs of 256, 20 blocks with keys,
@@ -1110,7 +1124,7 @@ def make(name, config, kinds, margin, split):
     folder.mkdir(parents=True)
     first = sum(name.encode())  # so that no two families share their weights
     for seed in range(first, first + 20):
-        model = AutoModelForCausalLM.from_config(config).float().eval()
+        model = new_model(config)
         golden.randomise(model, seed, golden.adds_one(config) or config.model_type in RECURRENT)
         write_metadata.model = model
         config.allow_global_per_layer_attribute_access = True  # Gemma 4's head_dim is the sliding blocks'
