@@ -84,7 +84,6 @@ class Recurrent(EndToEnd):
         return lines
 
     def test_every_method(self):
-        write_lines(self.path("mask"), [{"m": {"attention": [1, 2], "mlp": [1]}}])
         tokens = drafted = accepted = 0
         ways = [(method, ["--method", method]) for method in METHODS]
         ways += [("mask", ["--draft", "always", "--mask", self.path("mask"), "--threshold", "0", "--max-tree", "paper"]),
@@ -93,7 +92,8 @@ class Recurrent(EndToEnd):
                  ("default", [])]
         for name, model in self.models():
             write_lines(self.path("in"), self.prompts(len(name), 4, 90))
-            skips = json.loads(run("inspect", model, "--json").stdout)["skippable_layers"] > 0
+            skips = json.loads(run("inspect", model, "--json").stdout)["skippable_layers"] // 2
+            write_lines(self.path("mask"), [{"m": {"attention": [1, 2][:skips], "mlp": [1]}}])
             for sampling in [], ["--temp", "0.9", "--seed", "5"]:
                 base = ["-m", model, "-i", self.path("in"), *sampling]
                 plain = self.stream(*base, "--method", "vanilla")
