@@ -111,7 +111,7 @@ static bool check_refused(const struct source* s) {
 /* A model of images and text nests its text model's fields in text_config, which s->json becomes. */
 static bool read_family(struct source* s) {
 	const char* type = NULL;
-	char list[400];
+	char list[300];
 	if (!read_string(s, "model_type", &type))
 		return false;
 	if (!type)

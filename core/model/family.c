@@ -453,23 +453,29 @@ const char* family_refusal(const char* name, size_t size) {
 	return NULL;
 }
 
-static void append_family(char* out, size_t size, const char* name) {
+/* Adds a name, or the end of a list for which there is no room, and returns false. */
+static bool append_family(char* out, size_t size, const char* name) {
+	static const char end[] = " and others";
 	const size_t used = strlen(out);
-	snprintf(out + used, size - used, used ? ", %s" : "%s", name);
+	const bool fits = used + strlen(name) + 2 + sizeof end <= size;
+	snprintf(out + used, size - used, fits && used ? ", %s" : "%s", fits ? name : end);
+	return fits;
 }
 
 const char* family_names(char* out, size_t size) {
 	out[0] = '\0';
 	for (int i = 0; i < FAMILIES; i++)
-		append_family(out, size, families[i].name);
+		if (!append_family(out, size, families[i].name))
+			break;
 	return out;
 }
 
 const char* family_architectures(char* out, size_t size) {
 	out[0] = '\0';
-	for (int i = 0; i < FAMILIES; i++)
-		if (family_by_architecture(families[i].architecture, strlen(families[i].architecture)) ==
-		    &families[i])
-			append_family(out, size, families[i].architecture);
+	for (int i = 0; i < FAMILIES; i++) {
+		const char* name = families[i].architecture;
+		if (family_by_architecture(name, strlen(name)) == &families[i] && !append_family(out, size, name))
+			break;
+	}
 	return out;
 }

@@ -143,6 +143,6 @@ const struct family* family_by_architecture(const char* name, size_t size);
 const struct family* family_within(const char* name, bool* flat);
 /* Why a family of this name, in config.json or GGUF, does not run; NULL: nothing is known of it. */
 const char* family_refusal(const char* name, size_t size);
-/* Lists the names for a message, cut to fit. Returns `out`. */
+/* Lists the names for a message, as many as fit (size 32 at least). Returns `out`. */
 const char* family_names(char* out, size_t size);
 const char* family_architectures(char* out, size_t size);
