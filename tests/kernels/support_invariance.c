@@ -171,6 +171,7 @@ struct bench {
 	int32_t text[TEXT];
 	struct random random;
 	int committed; /* how many of text the cache holds */
+	int most;      /* of text that is committed */
 };
 
 static struct pass pass_of(struct bench* b, struct tree* t, const struct segment* segment,
@@ -464,7 +465,7 @@ static struct mask random_mask(struct random* r, int n) {
 /* Rows of one tree, every way. */
 static void one_tree(struct bench* b, int n) {
 	struct tree* t = tree_make(&b->random, n, &b->model->weights.shape);
-	const int committed = 1 + random_below(&b->random, TEXT);
+	const int committed = 1 + random_below(&b->random, b->most);
 	/* Recurrent blocks have no state below the committed tokens. */
 	const bool recurrent = b->model->weights.shape.recurrence.value_heads > 0;
 	const int base =
@@ -506,7 +507,7 @@ bool invariance_holds(const struct random_model* m, const struct invariance_way*
 		print_message("%s\n", error.message);
 		return false;
 	}
-	struct bench b = {.model = m, .random = {seed}};
+	struct bench b = {.model = m, .random = {seed}, .most = way->text ? way->text : TEXT};
 	b.alone = (struct alone){.backend = one, .cache = open_cache(one, way->cache)};
 	for (int k = 0; k < TEXT; k++)
 		b.text[k] = random_below(&b.random, vocab);

@@ -18,6 +18,7 @@ struct invariance_way {
 	enum dtype cache;
 	const int* size; /* (n_sizes) rows of the trees tried */
 	int n_sizes;
+	int text; /* most tokens that are committed before the trees; 0: 120 */
 };
 
 /* Fails the cmocka test at the first difference. False, with the reason printed, where the backend does not

@@ -38,7 +38,8 @@ endforeach()
 add_library(emulated-cuda STATIC ${translated})
 target_include_directories(emulated-cuda PRIVATE ${emulation} ${PROJECT_SOURCE_DIR})
 target_compile_features(emulated-cuda PRIVATE cxx_std_17)
-target_compile_options(emulated-cuda PRIVATE -Wall -Wextra -Wno-unknown-pragmas -ffp-contract=off -fno-strict-aliasing -O2)
+target_compile_options(emulated-cuda PRIVATE -Wall -Wextra -Wno-unknown-pragmas -ffp-contract=off -fno-strict-aliasing
+                       $<$<NOT:$<CONFIG:Debug>>:-O2>)
 # It runs where it is built: halves are converted by the processor, and not by a library's function.
 include(CheckCXXCompilerFlag)
 check_cxx_compiler_flag(-march=native HAVE_CXX_NATIVE)
