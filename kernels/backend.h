@@ -734,24 +734,6 @@ struct backend_options {
 	struct process_group* group; /* CPU: this process has a share of every matrix's rows; NULL: all of them */
 };
 
-/* The parts of a pass that take time, in the order of a block's. */
-enum pass_part {
-	PART_INPUT, /* rows of the embedding, angles of the rotation */
-	PART_NORM,
-	PART_QKV,
-	PART_KV_CACHE, /* rotation of queries and keys, new keys and values into the KV cache */
-	PART_ATTENTION,
-	PART_ATTENTION_OUT,
-	PART_JOIN, /* post-norms included */
-	PART_GATE_UP,
-	PART_ACTIVATION,
-	PART_DOWN,
-	PART_EXPERTS, /* routers included */
-	PART_HEAD,
-	PART_RESULT, /* sum_exp, sampling */
-	PASS_PARTS
-};
-
 struct backend {
 	char name[64]; /* "cpu (avx512)", "cuda (NVIDIA H200)" */
 	const struct weight_table* weights;
@@ -760,9 +742,7 @@ struct backend {
 	bool prefill_is_exact;
 	/* Bytes of the exact screened head's coarse copy, which passes read in the head's place; 0: none. */
 	size_t screened_bytes;
-	bool bounds_guesses; /* rows of WANT_GUESS read no more of it than what they are allowed */
-	bool times_parts;
-	double* part_seconds;   /* (PASS_PARTS) the caller's: passes add to it where times_parts; NULL: unasked */
+	bool bounds_guesses;    /* rows of WANT_GUESS read no more of it than what they are allowed */
 	double attention_share; /* of the last pass's seconds, spent on the cache's keys and values; 0: unknown */
 	void (*close)(struct backend*);
 	/* capacity in tokens. NULL with the error set when memory does not suffice. */

@@ -653,7 +653,6 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 	b->head = (struct backend){
 	    .weights = weights,
 	    .prefill_is_exact = true,
-	    .times_parts = true,
 	    .close = cpu_close,
 	    .cache_open = cpu_cache_open,
 	    .cache_close = cpu_cache_close,

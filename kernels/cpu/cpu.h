@@ -75,7 +75,6 @@ struct cpu_backend {
 	struct pool *usual, *resting; /* resting: NULL until it is wanted */
 	atomic_bool abandoned;        /* the pass at hand */
 	int threads, context;
-	double marked;                /* monotonic seconds when a part of a timed pass ended last */
 	double attending;             /* seconds of the pass at hand in attention */
 	struct process_group* group;  /* with processes that have the other shares of the rows, or NULL */
 	struct angles every, sliding; /* sliding.rope.pairs is 0 where sliding blocks are as the others */
@@ -208,9 +207,6 @@ bool cpu_run(struct backend*, const struct pass*, struct error*);
 void add_bias(float* rows, const float* bias, int width, int n);
 /* gate (n, width) = activation(gate + its bias)·(up + its bias) of the workspace, spread over the pool. */
 void gate_rows(struct cpu_backend*, int width, const float* gate_bias, const float* up_bias, int n);
-
-/* Adds the seconds since the last mark to this part, if they are wanted. */
-void mark(struct cpu_backend*, enum pass_part);
 
 /* ---- multiply.c ---- */
 struct product { /* out (n, w->rows) = x · wᵀ, rows of out `stride` floats apart */

@@ -75,19 +75,16 @@ static bool some_results(struct cpu_backend* b, const struct pass* pass, const i
 	const struct product product = {.out = b->logits,
 	                                .stride = (size_t)s->vocab,
 	                                .w = pass->quantized_head ? b->draft_weights->output : &w->output};
-	mark(b, PART_NORM);
 	if (way == GUESSED_HEAD)
 		guessed_logits(b, row, n);
 	else if (way == SCREENED_HEAD)
 		screened_logits(b, row, n);
 	else if (way == WHOLE_HEAD || !listed_logits(b, row, n, &product))
 		multiply(b, b->normed, s->dim, n, &product, 1);
-	mark(b, PART_HEAD);
 	struct head_job job = {
 	    .b = b, .pass = pass, .row = row, .r0 = r0, .bounded = way != GUESSED_HEAD && way != LISTED_HEAD};
 	atomic_init(&job.bad, -1);
 	spread(b, n, (double)n * s->vocab * 8, head_row, &job);
-	mark(b, PART_RESULT);
 	const int bad = atomic_load(&job.bad);
 	if (bad >= 0)
 		return error_set(error,

@@ -56,14 +56,14 @@ static void absorb_keys(struct cpu_backend* b, int block, int n) {
 	}
 }
 
-struct turn_job {
+struct rotation_job {
 	struct cpu_backend* b;
 	int block;
 };
 
-static void turn_row(void* user, int i, int thread) {
+static void rotate_row(void* user, int i, int thread) {
 	(void)thread;
-	const struct turn_job* job = user;
+	const struct rotation_job* job = user;
 	const struct cpu_backend* b = job->b;
 	const struct model_shape* s = &b->head.weights->shape;
 	const int pairs = b->every.rope.pairs;
@@ -88,10 +88,8 @@ void latent_project(struct cpu_backend* b, int block, const float* x, int n) {
 	add_bias(b->k, floats(&b->block[block].bk), s->head_dim, n);
 	project_queries(b, block, x, n);
 	absorb_keys(b, block, n);
-	mark(b, PART_QKV);
-	struct turn_job job = {b, block};
-	spread(b, n, (double)n * s->heads * s->head_dim * 4, turn_row, &job);
-	mark(b, PART_KV_CACHE);
+	struct rotation_job job = {b, block};
+	spread(b, n, (double)n * s->heads * s->head_dim * 4, rotate_row, &job);
 }
 
 const float* latent_values(struct cpu_backend* b, int block, int n) {

@@ -11,16 +11,6 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- time ---------------------------------------------------------------------------------- */
-
-void mark(struct cpu_backend* b, enum pass_part part) {
-	if (!b->head.part_seconds)
-		return;
-	const double now = seconds_now();
-	b->head.part_seconds[part] += now - b->marked;
-	b->marked = now;
-}
-
 /* ---- rows ---------------------------------------------------------------------------------- */
 
 static void open_row(struct slice_row* row, const struct segment* segment, int index) {
@@ -75,7 +65,6 @@ static void add_output(struct cpu_backend* b, const float* bias, const float* po
 		b->y[i] *= scale;
 	for (int i = 0; i < n; i++)
 		b->kernels->join(nth(b->x, i, dim), nth(b->y, i, dim), dim);
-	mark(b, PART_JOIN);
 }
 
 /* Norm of queries and keys, by head with the same weights (Qwen3) or each with its own (StableLM), or over
@@ -232,7 +221,6 @@ static void project_rows(struct cpu_backend* b, const struct sub_layer_weights* 
 	const int wide = s->attention_gated ? 2 * q_width : q_width;
 	float* const first = s->attention_gated ? b->wide : b->q;
 	const float* x = attention_input(b, block, n);
-	mark(b, PART_NORM);
 	if (s->latent) {
 		latent_project(b, block, x, n);
 		return;
@@ -246,7 +234,6 @@ static void project_rows(struct cpu_backend* b, const struct sub_layer_weights* 
 	if (tensor_present(&w->wv))
 		qkv[count++] = (struct product){.out = b->v, .stride = (size_t)kv_width, .w = &w->wv};
 	multiply_kind(b, from, block, COLUMN_ATTENTION, x, s->dim, n, qkv, count);
-	mark(b, PART_QKV);
 	if (queries)
 		add_bias(first, floats(&vectors->bq), wide, n);
 	if (queries && s->attention_gated)
@@ -259,7 +246,6 @@ static void project_rows(struct cpu_backend* b, const struct sub_layer_weights* 
 		memcpy(b->v, b->k, (size_t)n * (size_t)kv_width * sizeof *b->v);
 	struct row_store job = {.b = b, .block = block, .queries = queries, .keys = keys};
 	spread(b, n, (double)n * (q_width + 2 * kv_width) * 4, store_row, &job);
-	mark(b, PART_KV_CACHE);
 }
 
 static void attention_sub_layer(struct cpu_backend* b, const struct sub_layer_weights* from, int block,
@@ -272,12 +258,10 @@ static void attention_sub_layer(struct cpu_backend* b, const struct sub_layer_we
 	b->attending += seconds_now() - began;
 	if (s->attention_gated)
 		spread(b, n, (double)n * s->heads * s->head_dim * 32, gate_heads, b);
-	mark(b, PART_ATTENTION);
 	const struct product out = {.out = b->y, .stride = (size_t)s->dim, .w = &w->wo};
 	const float* mixed = s->latent ? latent_values(b, block, n) : b->mixed;
 	const int width = s->heads * (s->latent ? s->value_dim : block_head_dim(s, block));
 	multiply_kind(b, from, block, COLUMN_ATTENTION_OUT, mixed, width, n, &out, 1);
-	mark(b, PART_ATTENTION_OUT);
 	add_output(b, floats(&vectors->bo), floats(&vectors->post_attention_norm), s->attention_out_scale, n);
 }
 
@@ -291,7 +275,6 @@ static void recurrent_sub_layer(struct cpu_backend* b, const struct sub_layer_we
 	const struct recurrent_work* work = &b->recurrent;
 	const size_t values = (size_t)recurrence_values(r), both = 2 * (size_t)r->value_heads;
 	const float* x = attention_input(b, block, n);
-	mark(b, PART_NORM);
 	const bool shorter = r->key_dim == 0; /* a short convolution */
 	const struct product in[] = {{.out = b->wide, .stride = (size_t)w->wq.rows, .w = &w->wq},
 	                             {.out = work->gate, .stride = values, .w = &w->wk}};
@@ -303,12 +286,9 @@ static void recurrent_sub_layer(struct cpu_backend* b, const struct sub_layer_we
 		multiply(b, x, s->dim, n, &beta_decay[1], 1);
 	else if (!shorter)
 		multiply(b, x, s->dim, n, beta_decay, 2);
-	mark(b, PART_QKV);
 	recurrent_rows(b, block, n, prefill);
-	mark(b, PART_ATTENTION);
 	const struct product out = {.out = b->y, .stride = (size_t)s->dim, .w = &w->wo};
 	multiply_kind(b, from, block, COLUMN_ATTENTION_OUT, work->gate, (int64_t)values, n, &out, 1);
-	mark(b, PART_ATTENTION_OUT);
 	add_output(b, floats(&vectors->bo), floats(&vectors->post_attention_norm), s->recurrent_out_scale, n);
 }
 
@@ -383,17 +363,14 @@ static void run_mlp(struct cpu_backend* b, const struct sub_layer_weights* from,
 	const struct product in[] = {{.out = b->gate, .stride = (size_t)ffn, .w = &w->w_gate},
 	                             {.out = b->up, .stride = (size_t)ffn, .w = &w->w_up}};
 	multiply_kind(b, from, block, COLUMN_MLP, x, s->dim, n, in, gated ? 2 : 1);
-	mark(b, PART_GATE_UP);
 	if (w->sparse)
 		sparsify_rows(b->gate, w->sparsity, ffn, n);
 	if (gated)
 		gate_rows(b, ffn, floats(&vectors->b_gate), floats(&vectors->b_up), n);
 	else
 		activate_rows(b, block, ffn, n);
-	mark(b, PART_ACTIVATION);
 	const struct product out = {.out = b->y, .stride = (size_t)s->dim, .w = &w->w_down};
 	multiply_kind(b, from, block, COLUMN_DOWN, b->gate, ffn, n, &out, 1);
-	mark(b, PART_DOWN);
 }
 
 /* Gemma 4: y = norm(MLP) + norm(experts), each reading the stream under a norm of its own. */
@@ -410,7 +387,6 @@ static void run_mlp_and_experts(struct cpu_backend* b, const struct sub_layer_we
 	norm_rows(b, b->y, b->y, floats(&vectors->post_expert_norm), NULL, dim, n);
 	for (size_t i = 0; i < (size_t)n * (size_t)dim; i++)
 		b->y[i] += b->beside[i];
-	mark(b, PART_EXPERTS);
 }
 
 static void mlp_sub_layer(struct cpu_backend* b, const struct sub_layer_weights* from, int block, int n) {
@@ -418,13 +394,11 @@ static void mlp_sub_layer(struct cpu_backend* b, const struct sub_layer_weights*
 	const float* x = b->head.weights->shape.parallel
 	                     ? b->beside
 	                     : sub_layer_input(b, floats(&vectors->mlp_norm), floats(&vectors->mlp_norm_bias), n);
-	mark(b, PART_NORM);
 	if (tensor_present(&w->expert_norm)) {
 		run_mlp_and_experts(b, from, block, x, n);
 	} else if (tensor_present(&w->router)) {
 		choose_experts(b, w, vectors, x, n);
 		run_experts(b, w, vectors, x, n);
-		mark(b, PART_EXPERTS);
 	} else {
 		run_mlp(b, from, block, x, n);
 	}
@@ -455,7 +429,6 @@ static void end_altup_block(struct cpu_backend* b, int block, int n) {
 	altup_add_others(b, n);
 	if (block == b->head.weights->shape.n_blocks - 1)
 		altup_end(b, n);
-	mark(b, PART_JOIN);
 }
 
 /* The step after a block's MLP, even a skipped one: it costs little, and later blocks expect it. */
@@ -473,7 +446,6 @@ static void end_block(struct cpu_backend* b, int block, int n) {
 	}
 	for (size_t i = 0; scale && i < (size_t)n * (size_t)b->head.weights->shape.dim; i++)
 		b->x[i] *= *scale;
-	mark(b, PART_JOIN);
 }
 
 /* The common input of both sub-layers, when a block's sub-layers are parallel, or of a recurrence and the
@@ -663,7 +635,6 @@ static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, in
 		open_angles(b, &b->sliding, n);
 	if (b->head.weights->shape.token_input && pass->last > pass->first)
 		load_token_inputs(b, n);
-	mark(b, PART_INPUT);
 	for (int s = pass->first; s < pass->last; s++) {
 		const bool skip = pass->skip && mask_has(pass->skip, s),
 		           quantized = pass->quantized && mask_has(pass->quantized, s);
@@ -740,7 +711,6 @@ bool cpu_run(struct backend* backend, const struct pass* pass, struct error* err
 	}
 	pool_begin(b->pool);
 	const double began = seconds_now();
-	b->marked = began;
 	b->attending = 0;
 	struct paged_walk walk = {0};
 	bool done = true;

@@ -37,9 +37,6 @@ int bench_context(const struct runtime*);
 bool bench_prompts(const struct runtime*, struct prompt_list*, const char* input, int most_tokens,
                    struct error*);
 
-/* By enum pass_part. */
-extern const char* const pass_part_name[PASS_PARTS];
-
 /* ---- a part that measures one model ------------------------------------------------------- */
 
 struct bench_part {

@@ -1,10 +1,7 @@
 /* `swiftlet bench decode`: plain decoding compared with the memory's speed. A decode step reads every weight
  * once, so tokens per second times the bytes of a token should come near the bandwidth that the same backend
  * reaches. The two are measured in turns in one run. `--rows` measures the cost of passes of more rows, which
- * verification and matchness pay; `--where`, the part of the model in which a step's time is spent. */
-#include <math.h>
-#include <string.h>
-
+ * verification and matchness pay. */
 #include "kernels/attention_cost.h"
 #include "tools/lab/bench.h"
 #include "tools/lab/state_texts.h"
@@ -12,18 +9,16 @@
 enum {
 	REPEATS = 5,
 	WARM_UP = 8,
-	WHERE_STEPS = 15,
 	LEAST_TOKENS = 16,
 	MOST_TOKENS = 512,
 	OWN_TEXT = 64, /* rows of the widest pass */
-	DEFAULT_DEPTH = 128,
-	DEEPEST = 8192
+	DEFAULT_DEPTH = 128
 };
 
 struct decode {
 	struct bench_part part;
 	int64_t tokens; /* of one repetition; 0: as many as take about a second */
-	bool rows, where;
+	bool rows;
 	int depth; /* committed tokens in the middle of the measurement */
 };
 
@@ -200,76 +195,22 @@ static bool measure_speed(const struct decode* d, struct cache* cache, cJSON* ou
 	return true;
 }
 
-/* ---- where the time goes ------------------------------------------------------------------ */
-
-/* Seconds of a step by part, and last those outside of passes' parts. Each is the least of its samples,
- * because other programs slow down whichever part is running. */
-static bool time_parts(struct cache* cache, int depth, int32_t* token, double seconds[PASS_PARTS + 1],
-                       struct error* error) {
-	double sample[PASS_PARTS + 1][WHERE_STEPS], parts[PASS_PARTS], all = 0;
-	struct backend* backend = cache->backend;
-	bool good = true;
-	for (int k = 0; good && k < WHERE_STEPS; k++) {
-		memset(parts, 0, sizeof parts);
-		backend->truncate(cache, depth);
-		backend->part_seconds = parts;
-		good = decode_tokens(cache, token, 1, &all, error);
-		backend->part_seconds = NULL;
-		for (int i = 0; i < PASS_PARTS; i++) {
-			sample[i][k] = parts[i];
-			all -= parts[i];
-		}
-		sample[PASS_PARTS][k] = all;
-	}
-	for (int i = 0; good && i <= PASS_PARTS; i++) {
-		seconds[i] = sample[i][0];
-		for (int k = 1; k < WHERE_STEPS; k++)
-			seconds[i] = fmin(seconds[i], sample[i][k]);
-	}
-	return good;
-}
-
-/* The longest context comes first, because the shorter ones are its prefixes. */
-static bool measure_where(const struct decode* d, struct cache* cache, cJSON* out, struct error* error) {
-	static const int depth[] = {DEEPEST, 2048, DEFAULT_DEPTH};
-	const int n = sizeof depth / sizeof *depth;
-	double seconds[PASS_PARTS + 1];
-	int first = 0;
-	int32_t token;
-	while (first < n - 1 && depth[first] > d->depth)
-		first++;
-	if (!cache->backend->times_parts)
-		return error_set(error, "--where: this backend does not time the parts of a pass");
-	bool good = bench_prompt(&d->part.bench, 7, &token, 1, error) &&
-	            fill_cache(&d->part.bench, cache, depth[first], error);
-	cJSON* const list = cJSON_AddArrayToObject(out, "where");
-	for (int i = first; good && i < n; i++) {
-		good = time_parts(cache, depth[i], &token, seconds, error);
-		cJSON* const one = bench_json_row(list);
-		cJSON_AddNumberToObject(one, "context", depth[i]);
-		for (int k = 0; good && k < PASS_PARTS; k++)
-			cJSON_AddNumberToObject(one, pass_part_name[k], seconds[k]);
-		cJSON_AddNumberToObject(one, "host", good ? seconds[PASS_PARTS] : 0);
-	}
-	return good;
-}
-
 /* ---- the command -------------------------------------------------------------------------- */
 
 static bool measure_decode(struct bench_part* part, cJSON* out, struct error* error) {
 	const struct decode* d = (struct decode*)part;
 	struct cache* cache = text_cache_open(&part->bench, part->bench.options.cache.context, error);
-	const bool good = cache && (d->where ? measure_where : measure_speed)(d, cache, out, error);
+	const bool good = cache && measure_speed(d, cache, out, error);
 	if (cache)
 		cache->backend->cache_close(cache);
-	return good && (!d->rows || d->where || bench_measure_rows(&part->bench, d->depth, REPEATS, out, error));
+	return good && (!d->rows || bench_measure_rows(&part->bench, d->depth, REPEATS, out, error));
 }
 
 /* --context is the depth to measure at, and the engine is sized for it. */
 static int check_decode_options(struct bench_part* part) {
 	struct decode* d = (struct decode*)part;
 	struct swiftlet_options* options = &part->bench.options;
-	d->depth = options->cache.context > 0 ? options->cache.context : d->where ? DEEPEST : DEFAULT_DEPTH;
+	d->depth = options->cache.context > 0 ? options->cache.context : DEFAULT_DEPTH;
 	const int further = d->tokens > 0 ? (int)d->tokens : MOST_TOKENS;
 	options->cache.context = d->depth + (further > OWN_TEXT ? further : OWN_TEXT) + WARM_UP;
 	return OPTIONS_GO_ON;
@@ -281,11 +222,10 @@ int bench_decode_main(int argc, char** argv) {
 	    BENCH_OPTIONS(d.part),
 	    COUNT("tokens", 'n', "N", "tokens of a repetition (as many as take a second)", &d.tokens, 1, 4096),
 	    FLAG("rows", "also time passes of 1 to 64 rows", &d.rows),
-	    FLAG("where", "time the parts of a step instead, at 128, 2048 and 8192 tokens (CPU)", &d.where),
 	};
 	struct command_line line = {
 	    .name = "bench decode",
-	    .usage = "MODEL [--context N] [--rows|--where] [options]",
+	    .usage = "MODEL [--context N] [--rows] [options]",
 	    .about =
 	        "Measures plain decoding, one row a pass, in turns with the memory's bandwidth (reads on a CPU,\n"
 	        "a copy on a GPU). Prints medians of five. --context is the number of tokens in the KV cache\n"

@@ -24,7 +24,6 @@ struct level_way {
 	double read; /* the share of the draft weights' bytes */
 	int64_t right, rows;
 	double seconds[TURNS];
-	double parts[PASS_PARTS]; /* the least seconds of each part of a step */
 };
 
 struct levels_bench {
@@ -37,8 +36,7 @@ struct levels_bench {
 	int n_ways;
 	const struct draft_weights* quantized;
 	struct mask layers;
-	double plain[TURNS], plain_parts[PASS_PARTS];
-	bool where;
+	double plain[TURNS];
 	uint64_t* list; /* bits (vocab) of the first quarter */
 };
 
@@ -119,9 +117,8 @@ static bool judge_rows(struct levels_bench* b, struct level_way* way, const stru
 
 /* Seconds of a one-row pass after the text; way NULL: a plain step. */
 static bool time_step(const struct levels_bench* b, const struct state_text* t, const struct level_way* way,
-                      double* seconds, double least_parts[PASS_PARTS], struct error* error) {
+                      double* seconds, struct error* error) {
 	struct backend* backend = t->cache->backend;
-	double parts[PASS_PARTS] = {0};
 	const uint64_t* allowed = b->list;
 	const struct segment segment = {
 	    .cache = t->cache, .base = t->cache->committed, .n = 1, .allowed = way ? &allowed : NULL};
@@ -133,24 +130,19 @@ static bool time_step(const struct levels_bench* b, const struct state_text* t, 
 	if (way)
 		take_draft(b, way, &pass);
 	const double began = seconds_now();
-	backend->part_seconds = b->where && backend->times_parts ? parts : NULL;
-	const bool ran = backend->run(backend, &pass, error);
-	backend->part_seconds = NULL;
-	if (!ran)
+	if (!backend->run(backend, &pass, error))
 		return false;
 	*seconds = seconds_now() - began;
-	for (int i = 0; i < PASS_PARTS; i++)
-		least_parts[i] = least_parts[i] > 0 ? fmin(least_parts[i], parts[i]) : parts[i];
 	backend->discard(t->cache);
 	return true;
 }
 
 static bool time_steps(struct levels_bench* b, const struct state_text* t, struct error* error) {
 	for (int turn = 0; turn < TURNS; turn++) {
-		if (!time_step(b, t, NULL, &b->plain[turn], b->plain_parts, error))
+		if (!time_step(b, t, NULL, &b->plain[turn], error))
 			return false;
 		for (int i = 0; i < b->n_ways; i++)
-			if (!time_step(b, t, &b->way[i], &b->way[i].seconds[turn], b->way[i].parts, error))
+			if (!time_step(b, t, &b->way[i], &b->way[i].seconds[turn], error))
 				return false;
 	}
 	return true;
@@ -165,18 +157,6 @@ static bool measure_text(struct levels_bench* b, struct state_text* t, bool time
 		t->cache->backend->cache_close(t->cache);
 	t->cache = NULL;
 	return good;
-}
-
-/* A row for a plain step and one for each choice of levels. */
-static void report_parts(const struct levels_bench* b, cJSON* out) {
-	cJSON* const list = cJSON_AddArrayToObject(out, "where");
-	for (int i = -1; i < b->n_ways; i++) {
-		const double* parts = i < 0 ? b->plain_parts : b->way[i].parts;
-		cJSON* const row = bench_json_row(list);
-		cJSON_AddNumberToObject(row, "read", i < 0 ? 1 : b->way[i].read);
-		for (int k = 0; k < PASS_PARTS; k++)
-			cJSON_AddNumberToObject(row, pass_part_name[k], parts[k]);
-	}
 }
 
 static void report_ways(struct levels_bench* b, cJSON* out) {
@@ -221,8 +201,6 @@ static bool measure_all(struct levels_bench* b, cJSON* out, struct error* error)
 			return false;
 	}
 	report_ways(b, out);
-	if (b->where)
-		report_parts(b, out);
 	return true;
 }
 
@@ -255,7 +233,6 @@ int bench_levels_main(int argc, char** argv) {
 	         "one more choice: the shares kept of attention's input and output, the MLP's input and down's "
 	         "input",
 	         &b.kept),
-	    FLAG("where", "the seconds of each part of a plain step, and of a draft step", &b.where),
 	};
 	struct command_line line = {
 	    .name = "bench levels",

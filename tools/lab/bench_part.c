@@ -6,16 +6,6 @@
 #include "tools/lab/bench.h"
 #include "tools/program/interrupt.h"
 
-const char* const pass_part_name[PASS_PARTS] = {
-    "input",      "norms",
-    "Q, K, V",    "rotation, cache",
-    "attention",  "attention's output",
-    "joins",      "gate, up",
-    "activation", "down",
-    "experts",    "head",
-    "result",
-};
-
 /* ---- a model on a backend ----------------------------------------------------------------- */
 
 /* Describes the model and machine of a measurement. */
