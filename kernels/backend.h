@@ -84,9 +84,9 @@ void dtype_put(enum dtype type, void* row, int64_t at, float x);
  *
  * The rows of an interleaved one, which is quantized, lie in groups of INTERLEAVED_ROWS side by side: of each
  * block the first 4 bytes of all INTERLEAVED_ROWS rows, then their second ones, and so on
- * (kernels/interleaved.h). Draft weights of types q4_k and q4_0 (kernels/draft_weights.h), coarse heads and a
- * backend's own copies are interleaved, never what a model stores; data is then 64-byte aligned and rows a
- * multiple of INTERLEAVED_ROWS. */
+ * (kernels/interleaved.h). Coarse heads and a backend's own copies of weights are interleaved, never what a
+ * model stores. The data of an interleaved tensor is 64-byte aligned, and its rows are a multiple of
+ * INTERLEAVED_ROWS. */
 enum { INTERLEAVED_ROWS = 16 };
 
 struct tensor {
@@ -798,8 +798,7 @@ struct backend {
 	/* Optional (NULL: it cannot): passes may run with these draft weights (kernels/draft_weights.h) once they
 	 * are placed and filled; they must outlive the backend. False with the error set: all is as before. */
 	bool (*use_draft_weights)(struct backend*, const struct draft_weights*, struct error*);
-	bool interleaved; /* the draft weights that it runs are */
-	bool columns;     /* the draft weights of blocks that it runs are by input channel (kernels/columns.h) */
+	bool columns; /* the draft weights of blocks that it runs are by input channel (kernels/columns.h) */
 	/* Their memory went to caches: passes that ask for draft weights run the stored weights. */
 	bool draft_weights_released;
 	/* Optional (NULL: there is nothing to upload): takes so many bytes of the draft weights, once they are

@@ -18,30 +18,18 @@ static const double LEAST_SPARED = 0.25;
  * in 8 hardly any, and it is small beside the blocks. */
 static const int HEAD_BITS = 8;
 
-static bool can_interleave(const struct draft_weights* draft, const struct tensor* stored) {
-	return draft->format.interleaved && stored->rows % INTERLEAVED_ROWS == 0;
-}
-
-/* The type with this many bits whose blocks divide a row, or the stored type if none does. Among blocks of
- * 32, those without a minimum can be interleaved, and those with one run on a GPU. */
-static enum dtype type_for(const struct draft_weights* draft, const struct tensor* stored, int bits) {
-	const bool super = stored->cols % BLOCK_SUPER == 0;
+/* The type with this many bits whose blocks divide a row, or the stored type if none does. */
+static enum dtype type_for(const struct tensor* stored, int bits) {
 	if (stored->cols % BLOCK_SMALL != 0)
 		return stored->type;
 	if (bits == 8)
 		return DTYPE_Q8_0;
-	if (!super)
-		return can_interleave(draft, stored) ? DTYPE_Q4_0 : DTYPE_Q4_1;
-	return DTYPE_Q4_K;
+	return stored->cols % BLOCK_SUPER == 0 ? DTYPE_Q4_K : DTYPE_Q4_1;
 }
 
 /* The draft tensor of a stored matrix in so many bits, without bytes yet */
-static struct tensor planned_tensor(const struct draft_weights* draft, const struct tensor* stored,
-                                    int bits) {
-	const enum dtype type = type_for(draft, stored, bits);
-	const bool interleaved = (type == DTYPE_Q4_K || type == DTYPE_Q4_0) && can_interleave(draft, stored);
-	return (struct tensor){
-	    .type = type, .interleaved = interleaved, .rows = stored->rows, .cols = stored->cols};
+static struct tensor planned_tensor(const struct tensor* stored, int bits) {
+	return (struct tensor){.type = type_for(stored, bits), .rows = stored->rows, .cols = stored->cols};
 }
 
 /* A sub-layer's matrices so far: `before` bytes as stored, `after` with the draft weights. */
@@ -58,7 +46,7 @@ static struct sub_layer_share begin_sub_layer(const struct draft_weights* draft)
 /* Plans the draft weights of one matrix if they are smaller. *quantized holds the stored tensor at first. */
 static void plan_matrix(struct draft_weights* draft, struct sub_layer_share* share,
                         const struct tensor* stored, struct tensor* quantized, int bits) {
-	const struct tensor planned = planned_tensor(draft, stored, bits);
+	const struct tensor planned = planned_tensor(stored, bits);
 	const size_t was = tensor_bytes(stored), is = tensor_bytes(&planned);
 	share->before += was;
 	share->after += is < was ? is : was;
@@ -78,7 +66,7 @@ static bool end_sub_layer(struct draft_weights* draft, const struct sub_layer_sh
 		return false;
 	}
 	for (int i = share->first_item; i < draft->n_items; i++)
-		*draft->item[i].quantized = planned_tensor(draft, draft->item[i].stored, bits);
+		*draft->item[i].quantized = planned_tensor(draft->item[i].stored, bits);
 	return true;
 }
 
@@ -131,7 +119,7 @@ static enum dtype main_type(const struct draft_weights* draft) {
 	return most;
 }
 
-enum { PART_ROWS = INTERLEAVED_ROWS };
+enum { PART_ROWS = 16 };
 
 static void count_parts(struct draft_weights* draft) {
 	for (int i = 0; i < draft->n_items; i++) {
@@ -142,12 +130,9 @@ static void count_parts(struct draft_weights* draft) {
 }
 
 static const struct quantizer* rounding_here(void) {
-	static const struct quantizer plain = {dtype_to_float, quantize_row, quantize_interleaved};
+	static const struct quantizer plain = {dtype_to_float, quantize_row};
 #if defined(__x86_64__)
-	static const struct quantizer avx2 = {avx2_decode, avx2_quantize_row, avx2_quantize_interleaved};
-	static const struct quantizer avx512 = {avx2_decode, avx2_quantize_row, avx512_quantize_interleaved};
-	if (avx512_supported())
-		return &avx512;
+	static const struct quantizer avx2 = {avx2_decode, avx2_quantize_row};
 	if (avx2_supported())
 		return &avx2;
 #endif
@@ -261,41 +246,18 @@ struct part_rows {
 	int64_t n;
 };
 
-/* Columns at a time, so that the widened part of INTERLEAVED_ROWS rows stays in the first-level cache. */
-enum { COLS_INTERLEAVED = BLOCK_SUPER, COLS_OF_A_ROW = INTERLEAVED_ROWS * BLOCK_SUPER };
+/* Columns at a time, so that what is widened stays in the first-level cache. */
+enum { COLS_AT_ONCE = 16 * BLOCK_SUPER };
 
-/* Prefetches, because rows side by side are more streams than the processor follows by itself. */
-static void widen_row(const struct part_rows* rows, const unsigned char* from, size_t bytes, float* x,
-                      int64_t cols) {
-	for (size_t i = 0; i < bytes; i += 64)
-		__builtin_prefetch(from + bytes + i);
-	rows->by->widen(rows->from->type, from, x, cols);
-}
-
-static void round_interleaved(const struct part_rows* rows, float x[COLS_OF_A_ROW]) {
-	const enum dtype type = rows->to->type;
-	const unsigned char* from = rows->row;
-	unsigned char* out = rows->out;
-	for (int64_t k = 0, some; k < rows->to->cols; k += some) {
-		some = rows->to->cols - k < COLS_INTERLEAVED ? rows->to->cols - k : COLS_INTERLEAVED;
-		const size_t bytes = dtype_row_bytes(rows->from->type, some);
-		for (size_t r = 0; r < INTERLEAVED_ROWS; r++)
-			widen_row(rows, from + r * rows->row_bytes, bytes, x + r * COLS_INTERLEAVED, some);
-		for (int64_t b = 0; b < some;
-		     b += dtype_block(type), out += INTERLEAVED_ROWS * dtype_block_bytes(type))
-			rows->by->interleave(type, out, x + b, COLS_INTERLEAVED);
-		from += bytes;
-	}
-}
-
-static void round_rows(const struct part_rows* rows, float x[COLS_OF_A_ROW]) {
+static void round_rows(const struct part_rows* rows) {
+	float x[COLS_AT_ONCE];
 	unsigned char* out = rows->out;
 	for (int64_t r = 0; r < rows->n; r++) {
 		const unsigned char* from = rows->row + (size_t)r * rows->row_bytes;
 		for (int64_t k = 0, some; k < rows->to->cols; k += some) {
-			some = rows->to->cols - k < COLS_OF_A_ROW ? rows->to->cols - k : COLS_OF_A_ROW;
+			some = rows->to->cols - k < COLS_AT_ONCE ? rows->to->cols - k : COLS_AT_ONCE;
 			const size_t bytes = dtype_row_bytes(rows->from->type, some);
-			widen_row(rows, from, bytes, x, some);
+			rows->by->widen(rows->from->type, from, x, some);
 			rows->by->round(rows->to->type, out, x, some);
 			out += dtype_row_bytes(rows->to->type, some);
 			from += bytes;
@@ -322,8 +284,7 @@ static void make_part(const struct draft_weights* draft, void* data, int part) {
 	                               .out = (unsigned char*)data + item->offset + done,
 	                               .row_bytes = row_bytes,
 	                               .n = left < PART_ROWS ? left : PART_ROWS};
-	float x[COLS_OF_A_ROW];
-	(to->interleaved ? round_interleaved : round_rows)(&rows, x);
+	round_rows(&rows);
 	if (begin == 0)
 		clear_gap(draft, data, index);
 }

@@ -9,9 +9,8 @@
  * lie. Filling follows the plan. The bytes depend on the weights and the request, and not on threads or
  * instruction sets.
  *
- * For a CPU the rows of matrices in 4 bits are interleaved (struct tensor, kernels/interleaved.h): a draft
- * step, which has one row, then waits for memory and not for arithmetic. Stored weights stay as their file
- * has them. */
+ * Matrices in 4 bits are stored by input channel (kernels/column_weights.h) on a CPU and on one GPU,
+ * otherwise by rows. Stored weights stay as their file has them. */
 #pragma once
 
 #include "kernels/backend.h"
@@ -27,7 +26,6 @@ enum { DRAFT_WEIGHTS_ALIGNMENT = 64 };
 struct quantizer {
 	void (*widen)(enum dtype, const void* row, float* x, int64_t cols);
 	void (*round)(enum dtype, void* out, const float* x, int64_t cols);
-	void (*interleave)(enum dtype, void* out, const float* x, int64_t stride);
 };
 
 /* One matrix with draft weights. */
@@ -41,7 +39,6 @@ struct draft_weights_item {
 /* The format that is asked for. */
 struct draft_weights_format {
 	int bits;         /* bits of the blocks' matrices, 4 or 8; the head's have 8 */
-	bool interleaved; /* interleaves 4-bit matrices whose rows are a multiple of INTERLEAVED_ROWS */
 	bool columns;     /* the blocks' matrices are stored by input channel (column_weights.h), in 4 bits */
 	bool coarse_head; /* drafts use the backend's coarse head (WANT_GUESS): the head gets no draft weights */
 };
@@ -95,12 +92,9 @@ bool draft_weights_by_channel(const struct draft_weights*, int sub_layer);
 /* The sub-layers that a draft with this mask runs with draft weights; *head: whether the head has them. */
 struct mask draft_weights_sub_layers(const struct draft_weights*, const struct mask*, bool* head);
 
-/* Rounds a row of floats to a type for draft weights: q4_0, q4_1, q4_k or q8_0. x (cols), out
+/* Rounds a row of floats to a type for draft weights: q4_1, q4_k or q8_0. x (cols), out
  * (dtype_row_bytes). Scales are always finite, whatever x holds. */
 void quantize_row(enum dtype type, void* out, const float* x, int64_t cols);
-/* Rounds one block of each of INTERLEAVED_ROWS rows to q4_0 or q4_k, interleaved. x (INTERLEAVED_ROWS,
- * stride), out (INTERLEAVED_ROWS blocks). */
-void quantize_interleaved(enum dtype type, void* out, const float* x, int64_t stride);
 
 #ifdef __cplusplus
 }

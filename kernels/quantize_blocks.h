@@ -1,4 +1,4 @@
-/* Rounding weights to the types that draft weights are made of, q4_k, q4_1, q4_0 and q8_0: many blocks
+/* Rounding weights to the types that draft weights are made of, q4_k, q4_1 and q8_0: many blocks
  * side by side, one a lane.
  *
  * A group x is to become s·q + m with q in 0…15. Two divisions of its range are tried; each gives integers q,
@@ -7,10 +7,8 @@
  * weights are rounded once more to what s and m became when they were stored.
  *
  * Making draft weights must cost few plain steps, or drafting earns them back too late: so nothing here is
- * summed across lanes, and the words of the blocks come out as interleaved rows have them
- * (kernels/interleaved.h). Blocks lie side by side in as many rows, or one after another in one. It is
- * compiled for any processor, for AVX2 and for AVX-512 (cpu/avx2_quantize_row.c, cpu/avx512_quantize_row.c),
- * to the same bytes. */
+ * summed across lanes. It is compiled for any processor and for AVX2 (cpu/avx2_quantize_row.c), to the same
+ * bytes. */
 #include <float.h>
 #include <string.h>
 
@@ -20,13 +18,9 @@
 
 enum { GROUP = 32, HIGHEST = 15, SUPER_GROUPS = BLOCK_SUPER / GROUP, BLOCKS = FLOAT_LANES };
 
-typedef uint16_t halves __attribute__((vector_size(2 * BLOCKS)));
-
 /* sum + q·q, of whole numbers of less than 2^24: rounded once or twice, it is the same */
 static inline lanes plus_square(lanes sum, lanes q) {
-#if defined(__AVX512F__)
-	return (lanes)_mm512_fmadd_ps((__m512)q, (__m512)q, (__m512)sum);
-#elif defined(__AVX2__)
+#if defined(__AVX2__)
 	return (lanes)_mm256_fmadd_ps((__m256)q, (__m256)q, (__m256)sum);
 #else
 	return sum + q * q;
@@ -73,13 +67,7 @@ struct stripe {
 
 /* Four elements of blocks r, r + 4 and so on: a quarter of the lanes for each four blocks */
 static inline lanes load_quads(const struct stripe* s, int r, int at) {
-#if defined(__AVX512F__)
-	__m512 v = _mm512_castps128_ps512(_mm_loadu_ps(s->block[r] + at));
-	v = _mm512_insertf32x4(v, _mm_loadu_ps(s->block[r + 4] + at), 1);
-	v = _mm512_insertf32x4(v, _mm_loadu_ps(s->block[r + 8] + at), 2);
-	v = _mm512_insertf32x4(v, _mm_loadu_ps(s->block[r + 12] + at), 3);
-	return (lanes)v;
-#elif defined(__AVX2__)
+#if defined(__AVX2__)
 	const __m256 v = _mm256_castps128_ps256(_mm_loadu_ps(s->block[r] + at));
 	return (lanes)_mm256_insertf128_ps(v, _mm_loadu_ps(s->block[r + 4] + at), 1);
 #else
@@ -92,9 +80,7 @@ static inline lanes load_quads(const struct stripe* s, int r, int at) {
 /* Selects in each quad of a and of b: indices 0…3 mean a's, 4…7 b's. */
 #define IN_QUAD(i, quad) (((i) < 4 ? (i) : (i)-4 + BLOCKS) + 4 * (quad))
 #define QUAD(i, j, k, l, quad) IN_QUAD(i, quad), IN_QUAD(j, quad), IN_QUAD(k, quad), IN_QUAD(l, quad)
-#if defined(__AVX512F__)
-#define QUADS(...) QUAD(__VA_ARGS__, 0), QUAD(__VA_ARGS__, 1), QUAD(__VA_ARGS__, 2), QUAD(__VA_ARGS__, 3)
-#elif defined(__AVX2__)
+#if defined(__AVX2__)
 #define QUADS(...) QUAD(__VA_ARGS__, 0), QUAD(__VA_ARGS__, 1)
 #else
 #define QUADS(...) QUAD(__VA_ARGS__, 0)
@@ -189,7 +175,6 @@ static inline void fit_lines(struct lines* g, const lanes t[GROUP]) {
 enum {
 	Q4_K_WORDS = sizeof(struct block_q4_k) / 4,
 	Q4_1_WORDS = sizeof(struct block_q4_1) / 4,
-	Q4_0_WORDS = GROUP / 2 / 4,
 	Q8_0_WORDS = GROUP / 4
 };
 
@@ -264,41 +249,6 @@ static inline void round_q4_k(indices word[Q4_K_WORDS], const struct stripe* str
 
 /* ---- groups without a minimum ---------------------------------------------------------------- */
 
-/* The weight of the largest size in each group, with its sign. */
-static inline lanes extremes(const lanes t[GROUP]) {
-	lanes low, high;
-	find_ends(t, &low, &high);
-	return choose_lanes(-low > high, low, high);
-}
-
-/* Weights are d (q - 8). Takes one of two divisions, which put the extreme half a level beyond the last one
- * and half a level short of it: the one whose line through 0 explains more of Σx²: (Σqx)² / Σq². Gives back
- * d. */
-static inline indices round_q4_0(indices word[Q4_0_WORDS], const struct stripe* stripe) {
-	static const float ends[2] = {-8.5f, -7.5f};
-	lanes t[GROUP], scale = all(0), best = all(-1);
-	turn(stripe, 0, t);
-	const lanes extreme = extremes(t);
-	const indices divides = ((extreme > 1e-30f) | (extreme < -1e-30f)) & (extreme - extreme == 0);
-	for (int e = 0; e < 2; e++) {
-		const lanes inverse = choose_lanes(divides, ends[e] / extreme, all(0));
-		lanes qq = all(0), qx = all(0);
-		for (int i = 0; i < GROUP; i++) {
-			const lanes q = larger(smaller(nearest_whole(t[i] * inverse), all(7)), all(-8));
-			qq = plus_square(qq, q);
-			qx += q * t[i];
-		}
-		const indices better = (qq > 0) & (qx * qx > best * qq);
-		best = choose_lanes(better, qx * qx / qq, best);
-		scale = choose_lanes(better, qx / qq, scale);
-	}
-	const indices d = to_halves(scale);
-	const lanes inverse = inverse_of_lanes(from_halves(d)), both[2] = {inverse, inverse};
-	const lanes offset[2] = {all(8.5f), all(8.5f)};
-	put_nibbles_of(word, GROUP / 2, t, t + GROUP / 2, both, offset);
-	return d;
-}
-
 /* Weights are d q, the largest of them 127. Gives back d. */
 static inline indices round_q8_0(indices word[Q8_0_WORDS], const struct stripe* stripe) {
 	lanes t[GROUP], low, high;
@@ -315,37 +265,13 @@ static inline indices round_q8_0(indices word[Q8_0_WORDS], const struct stripe* 
 
 /* ---- rows ----------------------------------------------------------------------------------- */
 
-/* x (INTERLEAVED_ROWS, stride) of a block each, interleaved */
-static inline void round_interleaved(enum dtype type, unsigned char* out, const float* x, int64_t stride) {
-	for (int lane = 0; lane < INTERLEAVED_ROWS; lane += BLOCKS) {
-		struct stripe stripe;
-		indices word[Q4_K_WORDS];
-		unsigned char* to = out + 4 * lane;
-		const int words = type == DTYPE_Q4_K ? Q4_K_WORDS : Q4_0_WORDS;
-		for (int l = 0; l < BLOCKS; l++)
-			stripe.block[l] = x + (lane + l) * stride;
-		if (type == DTYPE_Q4_K) {
-			round_q4_k(word, &stripe);
-		} else {
-			const halves d = __builtin_convertvector(round_q4_0(word, &stripe), halves);
-			memcpy(out + 2 * lane, &d, sizeof d);
-			to += 2 * INTERLEAVED_ROWS;
-		}
-		for (int w = 0; w < words; w++, to += 4 * INTERLEAVED_ROWS)
-			memcpy(to, &word[w], sizeof word[w]);
-	}
-}
-
 /* quantize_row for these types. x (cols), in whole blocks, of which the last one is rounded more
  * than once where lanes are left. */
 static inline void round_blocks(enum dtype type, unsigned char* out, const float* x, int64_t cols) {
 	const int block = type == DTYPE_Q4_K ? BLOCK_SUPER : BLOCK_SMALL;
 	const bool with_minimum =
 	    type == DTYPE_Q4_K || type == DTYPE_Q4_1; /* beside the scale in the first word */
-	const int words = type == DTYPE_Q4_K   ? Q4_K_WORDS
-	                  : type == DTYPE_Q4_1 ? Q4_1_WORDS
-	                  : type == DTYPE_Q4_0 ? Q4_0_WORDS
-	                                       : Q8_0_WORDS;
+	const int words = type == DTYPE_Q4_K ? Q4_K_WORDS : type == DTYPE_Q4_1 ? Q4_1_WORDS : Q8_0_WORDS;
 	for (int64_t k = 0; k < cols; k += BLOCKS * block) {
 		struct stripe stripe;
 		indices word[Q4_K_WORDS], d = {0};
@@ -355,7 +281,7 @@ static inline void round_blocks(enum dtype type, unsigned char* out, const float
 		if (with_minimum)
 			(type == DTYPE_Q4_K ? round_q4_k : round_q4_1)(word, &stripe);
 		else
-			d = (type == DTYPE_Q4_0 ? round_q4_0 : round_q8_0)(word, &stripe);
+			d = round_q8_0(word, &stripe);
 		for (int l = 0; l < BLOCKS && l < left; l++) {
 			const uint16_t half = (uint16_t)d[l];
 			if (!with_minimum) {

@@ -5,7 +5,3 @@
 void quantize_row(enum dtype type, void* out, const float* x, int64_t cols) {
 	round_blocks(type, out, x, cols);
 }
-
-void quantize_interleaved(enum dtype type, void* out, const float* x, int64_t stride) {
-	round_interleaved(type, out, x, stride);
-}

@@ -191,7 +191,6 @@ static bool open_draft_weights(struct engine* engine, const struct swiftlet_opti
                                struct error* error) {
 	struct draft_weights_request wish = {
 	    .format = {.bits = options->draft_weights.bits,
-	               .interleaved = engine->backend->interleaved,
 	               .columns = engine->backend->columns && options->draft_weights.bits != 8,
 	               .coarse_head = engine->backend->screened_bytes > 0},
 	    .most_bytes = options->draft_weights.memory};

@@ -17,7 +17,7 @@ struct draft_weights_memory {
 };
 
 struct draft_weights_request {
-	struct draft_weights_format format; /* interleaved and coarse_head as the backend that runs them wants */
+	struct draft_weights_format format; /* columns and coarse_head as the backend that runs them wants */
 	double most_bytes; /* larger ones are refused; 0: a quarter of the memory that is available */
 };
 

@@ -1,4 +1,4 @@
-/* quantize_row and quantize_interleaved, and rounding to a coarse head, with AVX2. */
+/* quantize_row, and rounding to a coarse head, with AVX2. */
 #include "kernels/cpu/matmul.h"
 
 #if defined(__AVX2__)
@@ -8,10 +8,6 @@
 
 void avx2_quantize_row(enum dtype type, void* out, const float* x, int64_t cols) {
 	round_blocks(type, out, x, cols);
-}
-
-void avx2_quantize_interleaved(enum dtype type, void* out, const float* x, int64_t stride) {
-	round_interleaved(type, out, x, stride);
 }
 
 void avx2_coarse_row(struct block_q4_0* out, float* x, int64_t cols, float squares[2]) {

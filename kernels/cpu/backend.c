@@ -669,7 +669,6 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 	    .page_save = paged_save,
 	    .page_restore = paged_restore,
 	    .use_draft_weights = cpu_use_draft_weights,
-	    .interleaved = true,
 	    .columns = true,
 	    .bounds_guesses = !options->group,
 	    .bandwidth = cpu_bandwidth,

@@ -133,10 +133,8 @@ matmul_function neon_quantized_matmul, dotprod_quantized_matmul, i8mm_quantized_
 
 /* dtype_to_float, the same bits, faster for the decoded types, F16, BF16 and Q8_0. */
 void avx2_decode(enum dtype, const void* row, float* x, int64_t cols);
-/* quantize_row and quantize_interleaved, the same bytes, faster. */
+/* quantize_row, the same bytes, faster. */
 void avx2_quantize_row(enum dtype, void* out, const float* x, int64_t cols);
-void avx2_quantize_interleaved(enum dtype, void* out, const float* x, int64_t stride);
-void avx512_quantize_interleaved(enum dtype, void* out, const float* x, int64_t stride);
 /* A row of the screened head's copy: coarse_row.h. */
 void avx2_coarse_row(struct block_q4_0* out, float* x, int64_t cols, float squares[2]);
 

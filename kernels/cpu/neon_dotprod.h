@@ -24,27 +24,6 @@ INLINED void tile_dot(int n, ints sum[], int columns, enum dtype type, const uin
 enum { INTERLEAVED_BATCH = 8 };
 #define UP_TO_INTERLEAVED_BATCH UP_TO_8
 
-/* sum (n) += 64 columns: those of the low nibbles times `first`, those of the high ones times `second` */
-INLINED void interleaved_halves(int n, ints sum[], const uint8_t* w, ints first, ints second, const int8_t* q,
-                                size_t x_stride) {
-	ints low[INTERLEAVED_BATCH], high[INTERLEAVED_BATCH];
-	UNROLLED for (int i = 0; i < n; i++) low[i] = high[i] = ints_set(0);
-	UNROLLED for (int k = 0; k < 32; k += 16) {
-		ints four[4], others[4];
-		UNROLLED for (int c = 0; c < 4; c++) {
-			const uint8x16_t both = vld1q_u8(w + (size_t)(k / 4 + c) * INTERLEAVED_ROWS * 4);
-			four[c] = ints_from_bytes(vandq_u8(both, vdupq_n_u8(15)));
-			others[c] = ints_from_bytes(vshrq_n_u8(both, 4));
-		}
-		UNROLLED for (int i = 0; i < n; i++) {
-			low[i] = dot_16(low[i], four, q + (size_t)i * x_stride + k);
-			high[i] = dot_16(high[i], others, q + (size_t)i * x_stride + k + 32);
-		}
-	}
-	UNROLLED for (int i = 0; i < n; i++) sum[i] =
-	    vmlaq_s32(vmlaq_s32(sum[i], low[i], first), high[i], second);
-}
-
 /* dot (n) += 32 columns of four weight rows times those of the activation rows at q */
 INLINED void interleaved_small_dot(int n, ints dot[], const uint8_t* w, const int8_t* q, size_t x_stride) {
 	ints four[4], others[4];

@@ -1,53 +1,14 @@
-/* Products with interleaved weights (kernels/interleaved.h) of draft weights, Q4_K and Q4_0, with NEON.
+/* Products with the screened head's coarse copy, interleaved Q4_0 (kernels/interleaved.h), with NEON.
  *
  * Included by neon_quantized.h behind INTERLEAVED_BATCH (activation rows whose sums fit the registers;
- * UP_TO_INTERLEAVED_BATCH), interleaved_halves and interleaved_small_dot.
+ * UP_TO_INTERLEAVED_BATCH) and interleaved_small_dot.
  *
  * A word of every weight row stands in its lane from the start: weights are read from end to end, and what is
- * left to do with them is to part their nibbles. The sums of Q4_K are those of its tiles, in their order. */
+ * left to do with them is to part their nibbles. */
 
 enum {
-	INTERLEAVED_WORD = INTERLEAVED_ROWS * 4,
-	INTERLEAVED_BLOCK = INTERLEAVED_ROWS * (int)sizeof(struct block_q4_k),
 	FETCHED_AHEAD = 4096 /* bytes: what a core reads within memory's latency; its own fetching stays behind */
 };
-
-/* A block's products with n activation rows from its first column on; those join sum (n, LANES). */
-INLINED void interleaved_product(int n, const uint8_t* w, const int8_t* q, const uint8_t* d,
-                                 const uint8_t* sums, size_t x_stride, float (*sum)[LANES]) {
-	const struct rows rows = {.at = w, .interleaved = true};
-	struct header header;
-	ints dot[INTERLEAVED_BATCH];
-	take_header(DTYPE_Q4_K, &header, &rows);
-	UNROLLED for (int i = 0; i < n; i++) dot[i] = ints_set(0);
-	UNROLLED for (int p = 0; p < 4; p++) {
-		const ints first = scale_of(DTYPE_Q4_K, &header, 2 * p),
-		           second = scale_of(DTYPE_Q4_K, &header, 2 * p + 1);
-		fetch_stream(w + FETCHED_AHEAD, sizeof(struct block_q4_k), (size_t)p, 4, true);
-		interleaved_halves(n, dot, w + (size_t)(4 + p * 8) * INTERLEAVED_WORD, first, second, q + p * 64,
-		                   x_stride);
-	}
-	UNROLLED for (int i = 0; i < n; i++) {
-		const floats product =
-		    block_product(DTYPE_Q4_K, &header, floats_from_ints(dot[i]), sums + (size_t)i * x_stride);
-		const floats xd = float_to_all(d + (size_t)i * x_stride);
-		floats_store(sum[i], floats_fma(xd, product, floats_load(sum[i])));
-	}
-}
-
-/* LANES weight rows against n activation rows from x on; out (n, out_stride) */
-INLINED void interleaved_lanes(int n, const uint8_t* w, int64_t cols, const uint8_t* x,
-                               const struct prepared* layout, float* out, size_t out_stride) {
-	_Alignas(64) float sum[SUPER_SLOTS][INTERLEAVED_BATCH][LANES] = {0};
-	const uint8_t* sums = x + layout->sums;
-	for (int64_t b = 0; b < cols / 256; b++, w += INTERLEAVED_BLOCK)
-		interleaved_product(n, w, (const int8_t*)x + b * 256, x + layout->d + b * 4, sums + b * 16,
-		                    layout->bytes, sum[b % SUPER_SLOTS]);
-	UNROLLED for (int i = 0; i < n; i++) floats_store_anywhere(
-	    out + (size_t)i * out_stride, slots_added(sum[0][i], SUPER_SLOTS, INTERLEAVED_BATCH * LANES));
-}
-
-/* ---- q4_0 ------------------------------------------------------------------------------------ */
 
 /* In each block of 32 columns the INTERLEAVED_ROWS scales stand first, then the words of nibbles. */
 enum {
@@ -79,11 +40,6 @@ INLINED void interleaved_small_lanes(int n, const uint8_t* w, int lane, int64_t 
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static void interleaved_rows(int n, const uint8_t* w, int64_t cols, const uint8_t* x,
-                             const struct prepared* layout, float* out, size_t out_stride) {
-	switch (n) { UP_TO_INTERLEAVED_BATCH(CASE, interleaved_lanes, w, cols, x, layout, out, out_stride) }
-}
-
 static void interleaved_small_rows(int n, const uint8_t* w, int lane, int64_t cols, const uint8_t* x,
                                    const struct prepared* layout, float* out, size_t out_stride) {
 	switch (n) {
@@ -103,10 +59,7 @@ static void interleaved_matmul(float* out, size_t out_stride, const struct tenso
 				const int rows = n - i < INTERLEAVED_BATCH ? n - i : INTERLEAVED_BATCH;
 				const uint8_t* xi = x + (size_t)i * layout.bytes;
 				float* to = out + (size_t)i * out_stride + (size_t)(r + lane);
-				if (w->type == DTYPE_Q4_0)
-					interleaved_small_rows(rows, tile, lane, w->cols, xi, &layout, to, out_stride);
-				else
-					interleaved_rows(rows, tile + lane * 4, w->cols, xi, &layout, to, out_stride);
+				interleaved_small_rows(rows, tile, lane, w->cols, xi, &layout, to, out_stride);
 			}
 	}
 }

@@ -56,23 +56,6 @@ INLINED void tile_dot(int n, ints sum[], int columns, enum dtype type, const uin
 enum { INTERLEAVED_BATCH = 4 };
 #define UP_TO_INTERLEAVED_BATCH UP_TO_4
 
-/* sum (n) += 64 columns: those of the low nibbles times `first`, those of the high ones times `second` */
-INLINED void interleaved_halves(int n, ints sum[], const uint8_t* w, ints first, ints second, const int8_t* q,
-                                size_t x_stride) {
-	UNROLLED for (int half = 0; half < 2; half++) {
-		ints four[8];
-		UNROLLED for (int c = 0; c < 8; c++) {
-			const uint8x16_t both = vld1q_u8(w + (size_t)c * INTERLEAVED_ROWS * 4);
-			four[c] = ints_from_bytes(half ? vshrq_n_u8(both, 4) : vandq_u8(both, vdupq_n_u8(15)));
-		}
-		UNROLLED for (int i = 0; i < n; i++) {
-			struct wide_sums s = {ints_set(0), ints_set(0)};
-			words_dot(&s, 8, four, q + (size_t)i * x_stride + half * 32);
-			sum[i] = vmlaq_s32(sum[i], vpaddq_s32(s.pair, s.other), half ? second : first);
-		}
-	}
-}
-
 /* dot (n) += 32 columns of four weight rows times those of the activation rows at q */
 INLINED void interleaved_small_dot(int n, ints dot[], const uint8_t* w, const int8_t* q, size_t x_stride) {
 	ints four[8];

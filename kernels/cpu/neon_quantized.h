@@ -3,7 +3,7 @@
  * Included by one source file an instruction set, after neon_ints.h and
  *   tile_dot      as in matmul_tiles.h
  *   rows_dot      the same of four weight rows as they are stored
- *   interleaved_halves, interleaved_small_dot
+ *   interleaved_small_dot
  *                 as in neon_interleaved.h, with INTERLEAVED_BATCH
  *
  * Activation rows meet four weight rows side by side, which are read from end to end and stay in registers

@@ -300,7 +300,7 @@ static void products(void** state) {
  * of whole groups. */
 static void check_interleaved(enum dtype type, int cols) {
 	enum { INTERLEAVED_BATCH = 3 * INTERLEAVED_ROWS };
-	bool any = type == DTYPE_Q4_K;
+	bool any = false;
 	for (int k = 0; k < n_kernels; k++)
 		any |= kernels[k]->interleaves && kernels[k]->interleaves(type);
 	if (!any)
@@ -323,7 +323,7 @@ static void check_interleaved(enum dtype type, int cols) {
 		for (int n = 1; n <= X_ROWS; n += n < 18 ? 1 : 37) {
 			const int begin = n % 3 * INTERLEAVED_ROWS,
 			          end = n % 2 ? INTERLEAVED_BATCH : begin + INTERLEAVED_ROWS;
-			if (type != DTYPE_Q4_K && (!kernels[k]->interleaves || !kernels[k]->interleaves(type)))
+			if (!kernels[k]->interleaves || !kernels[k]->interleaves(type))
 				continue;
 			memset(got, 0xaa, sizeof(float) * X_ROWS * INTERLEAVED_BATCH);
 			memcpy(want, got, sizeof(float) * X_ROWS * INTERLEAVED_BATCH);

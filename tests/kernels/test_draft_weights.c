@@ -13,7 +13,6 @@
 #include <cmocka.h>
 
 #include "kernels/cpu/matmul.h"
-#include "kernels/interleaved.h"
 #include "tests/kernels/support_random_model.h"
 #include "tests/sanitized.h"
 
@@ -68,13 +67,15 @@ static void rounding_is_no_worse_than_plain(void** state) {
 	} cases[] = {
 	    {DTYPE_Q4_1, 32, 16, false, 1.02, 0.89},
 	    {DTYPE_Q4_K, 32, 16, false, 2.0, 0.915},
-	    {DTYPE_Q4_0, 32, 16, true, 2.0, 0.97},
 	    {DTYPE_Q8_0, 32, 255, true, 1.05, 1.005},
 	};
 	struct random r = {11};
 	float x[COLS], y[COLS];
 	unsigned char block[COLS * 2];
-	for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+	for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+		/* Single groups of q8_0 are held to what was measured on the weights that come after these. */
+		for (int i = 0; cases[c].type == DTYPE_Q8_0 && i < 80; i++)
+			fill(x, i / 20, &r);
 		for (int kind = 0; kind < 4; kind++) {
 			double ours = 0, plain = 0;
 			for (int turn = 0; turn < 20; turn++) {
@@ -97,12 +98,13 @@ static void rounding_is_no_worse_than_plain(void** state) {
 				fail_msg("%s, kind %d: the error is %g, plainly rounded %g", dtype_name(cases[c].type), kind,
 				         ours, plain);
 		}
+	}
 }
 
 /* Draft weights are numbers for any weights, so drafts are at worst wrong. */
 static void scales_are_finite(void** state) {
 	(void)state;
-	static const enum dtype types[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q4_K, DTYPE_Q8_0};
+	static const enum dtype types[] = {DTYPE_Q4_1, DTYPE_Q4_K, DTYPE_Q8_0};
 	static const float odd[] = {INFINITY, -INFINITY, NAN, 3e38f, -3e38f, 1e-40f, 0, 1};
 	struct random r = {5};
 	float x[COLS], y[COLS];
@@ -139,7 +141,7 @@ static void fill_oddly(float* x, int turn, struct random* r) {
 /* With AVX2 and without, odd numbers and all; rows of any length. */
 static void bytes_are_the_same_on_any_processor(void** state) {
 	(void)state;
-	static const enum dtype types[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q4_K, DTYPE_Q8_0};
+	static const enum dtype types[] = {DTYPE_Q4_1, DTYPE_Q4_K, DTYPE_Q8_0};
 	struct random r = {17};
 	float x[COLS];
 	unsigned char block[COLS * 2], fast[COLS * 2];
@@ -158,57 +160,11 @@ static void bytes_are_the_same_on_any_processor(void** state) {
 		}
 }
 
-typedef void weave_blocks(enum dtype, void* out, const float* x, int64_t stride);
-
-/* All that run on this processor; how many. */
-static int weavers(weave_blocks* by[3]) {
-	int n = 0;
-	by[n++] = quantize_interleaved;
-#if defined(__x86_64__)
-	if (avx2_supported())
-		by[n++] = avx2_quantize_interleaved;
-	if (avx512_supported())
-		by[n++] = avx512_quantize_interleaved;
-#endif
-	return n;
-}
-
-/* Rounded side by side a block becomes what it becomes in its row. */
-static void interleaved_blocks_are_the_rows_blocks(void** state) {
-	(void)state;
-	static const enum dtype types[] = {DTYPE_Q4_0, DTYPE_Q4_K};
-	weave_blocks* by[3];
-	struct random r = {29};
-	static float x[INTERLEAVED_ROWS][COLS];
-	unsigned char rows[INTERLEAVED_ROWS][COLS], row[COLS],
-	    interleaved[INTERLEAVED_ROWS * sizeof(struct block_q4_k)];
-	const int n = weavers(by);
-	for (int turn = 0; turn < TURNS; turn++)
-		for (size_t t = 0; t < 2; t++) {
-			const enum dtype type = types[t];
-			const int at = random_below(&r, COLS / dtype_block(type));
-			const size_t bytes = dtype_block_bytes(type), start = type == DTYPE_Q4_0 ? 2 : 0;
-			for (int l = 0; l < INTERLEAVED_ROWS; l++) {
-				fill_oddly(x[l], turn, &r);
-				quantize_row(type, rows[l], x[l], COLS);
-			}
-			for (int i = 0; i < n; i++) {
-				by[i](type, interleaved, x[0] + at * dtype_block(type), COLS);
-				for (int l = 0; l < INTERLEAVED_ROWS; l++) {
-					memcpy(row, interleaved + (size_t)l * start, start);
-					deinterleave(row + start, interleaved + INTERLEAVED_ROWS * start, l, bytes - start);
-					assert_memory_equal(row, rows[l] + (size_t)at * bytes, bytes);
-				}
-			}
-		}
-}
-
 /* ---- the plan ------------------------------------------------------------------------------- */
 
 static void plan(struct draft_weights* quantized, const struct random_model* m, int bits) {
 	struct error error = {""};
-	if (!draft_weights_plan(quantized, &m->weights,
-	                        (struct draft_weights_format){.bits = bits, .interleaved = true}, &error))
+	if (!draft_weights_plan(quantized, &m->weights, (struct draft_weights_format){.bits = bits}, &error))
 		fail_msg("%s", error.message);
 }
 
@@ -224,10 +180,10 @@ static void types_follow_the_columns(void** state) {
 		int dim, ffn, bits;
 		enum dtype in, down, out;
 	} cases[] = {
-	    {256, 512, 4, DTYPE_Q4_K, DTYPE_Q4_K, DTYPE_Q4_0},
+	    {256, 512, 4, DTYPE_Q4_K, DTYPE_Q4_K, DTYPE_Q4_1},
 	    {256, 512, 8, DTYPE_Q8_0, DTYPE_Q8_0, DTYPE_Q8_0},
-	    {96, 320, 4, DTYPE_Q4_0, DTYPE_Q4_0, DTYPE_Q4_0},
-	    {96, 200, 4, DTYPE_Q4_0, DTYPE_F16, DTYPE_Q4_0},
+	    {96, 320, 4, DTYPE_Q4_1, DTYPE_Q4_1, DTYPE_Q4_1},
+	    {96, 200, 4, DTYPE_Q4_1, DTYPE_F16, DTYPE_Q4_1},
 	};
 	for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
 		struct random_model* m = model_of(DTYPE_F16, cases[c].dim, cases[c].ffn, 0);
@@ -235,15 +191,9 @@ static void types_follow_the_columns(void** state) {
 		plan(&quantized, m, cases[c].bits);
 		for (int b = 0; b < 3; b++) {
 			assert_int_equal(quantized.block[b].wq.type, cases[c].in);
-			/* rows that make no whole group: blocks with a minimum, not interleaved */
-			const bool groups = cases[c].ffn % INTERLEAVED_ROWS == 0, four = cases[c].in == DTYPE_Q4_0;
-			assert_int_equal(quantized.block[b].w_up.type, four && !groups ? DTYPE_Q4_1 : cases[c].in);
+			assert_int_equal(quantized.block[b].w_up.type, cases[c].in);
 			assert_int_equal(quantized.block[b].w_down.type, cases[c].down);
 			assert_int_equal(quantized.block[b].wo.type, cases[c].out);
-			assert_int_equal(quantized.block[b].w_up.interleaved,
-			                 groups && (four || cases[c].in == DTYPE_Q4_K));
-			assert_int_equal(quantized.block[b].wo.interleaved, cases[c].out == DTYPE_Q4_0);
-			assert_false(quantized.output->interleaved);
 			/* what has no draft weights stays where it was, and so do the vectors */
 			assert_ptr_equal(quantized.block[b].w_down.data,
 			                 cases[c].down == DTYPE_F16 ? m->block[b].w_down.data : NULL);
@@ -301,24 +251,12 @@ static struct random_model* model_with_experts(void) {
 	return random_model_make(&shape, &type, 1, 0, 3);
 }
 
-/* A caller that wants plain rows gets them, and rows that make no whole group are plain. */
-static void interleaved_where_wanted(void** state) {
+/* A backend that has a head for drafts gets none beside it. */
+static void no_head_beside_a_coarse_one(void** state) {
 	(void)state;
 	struct random_model* m = model_of(DTYPE_F16, 256, 520, 0);
 	struct draft_weights quantized;
 	struct error error = {""};
-	plan(&quantized, m, 4);
-	assert_true(quantized.block[0].wq.interleaved);
-	assert_int_equal(quantized.block[0].w_up.type, DTYPE_Q4_K);
-	assert_false(quantized.block[0].w_up.interleaved); /* 520 rows */
-	draft_weights_close(&quantized);
-	assert_true(
-	    draft_weights_plan(&quantized, &m->weights, (struct draft_weights_format){.bits = 4}, &error));
-	assert_int_equal(quantized.block[0].wq.type, DTYPE_Q4_K);
-	assert_int_equal(quantized.block[0].wo.type, DTYPE_Q4_1);
-	assert_false(quantized.block[0].wq.interleaved || quantized.block[0].wo.interleaved);
-	draft_weights_close(&quantized);
-	/* who has a head for drafts gets none beside it */
 	assert_true(draft_weights_plan(&quantized, &m->weights,
 	                               (struct draft_weights_format){.bits = 4, .coarse_head = true}, &error));
 	assert_false(quantized.head);
@@ -355,8 +293,8 @@ static void weights_elsewhere_are_refused(void** state) {
 	struct draft_weights quantized;
 	struct random_model* m = model_of(DTYPE_F16, 256, 512, 0);
 	m->weights.output.data = NULL;
-	assert_false(draft_weights_plan(&quantized, &m->weights,
-	                                (struct draft_weights_format){.bits = 4, .interleaved = true}, &error));
+	assert_false(
+	    draft_weights_plan(&quantized, &m->weights, (struct draft_weights_format){.bits = 4}, &error));
 	assert_non_null(strstr(error.message, "device"));
 	draft_weights_close(&quantized);
 	random_model_free(m);
@@ -612,10 +550,9 @@ int main(void) {
 	    cmocka_unit_test(rounding_is_no_worse_than_plain),
 	    cmocka_unit_test(scales_are_finite),
 	    cmocka_unit_test(bytes_are_the_same_on_any_processor),
-	    cmocka_unit_test(interleaved_blocks_are_the_rows_blocks),
 	    cmocka_unit_test(types_follow_the_columns),
 	    cmocka_unit_test(small_weights_are_left),
-	    cmocka_unit_test(interleaved_where_wanted),
+	    cmocka_unit_test(no_head_beside_a_coarse_one),
 	    cmocka_unit_test(experts_are_rounded),
 	    cmocka_unit_test(weights_elsewhere_are_refused),
 	    cmocka_unit_test(threads_do_not_matter),

@@ -90,8 +90,8 @@ static void nothing_allocated(void** state) {
 	float* tapped = calloc((size_t)MAX_ROWS * 128, sizeof *tapped);
 	struct error error;
 	struct draft_weights quantized;
-	assert_true(draft_weights_plan(&quantized, &m->weights,
-	                               (struct draft_weights_format){.bits = 4, .interleaved = true}, &error));
+	assert_true(
+	    draft_weights_plan(&quantized, &m->weights, (struct draft_weights_format){.bits = 4}, &error));
 	void* copy = aligned_alloc(DRAFT_WEIGHTS_ALIGNMENT, quantized.bytes);
 	assert_true(draft_weights_make(&quantized, copy, 1, NULL, NULL, &error));
 	draft_weights_place(&quantized, copy);

@@ -155,7 +155,7 @@ static void sweep_type(struct sweeps* b, enum dtype type) {
 	for (int i = 0; i < SLICE_ROWS; i++)
 		b->kernels->prepare(type, b->prepared + (size_t)i * prepared, b->x + i * MATRIX_COLS, MATRIX_COLS);
 	sweep_products(b, "matmul", &w);
-	w.interleaved = type == DTYPE_Q4_K || (b->kernels->interleaves && b->kernels->interleaves(type));
+	w.interleaved = b->kernels->interleaves && b->kernels->interleaves(type);
 	if (w.interleaved)
 		sweep_products(b, "interleaved", &w);
 }
