@@ -80,7 +80,7 @@ struct climb {
 };
 
 /* NLopt's objective; a point without a factor gets a very bad finite value. */
-static double objective(unsigned n, const double* x, double* gradient, void* user) {
+static double compute_objective(unsigned n, const double* x, double* gradient, void* user) {
 	struct climb* c = user;
 	struct gp_hyper h = c->g->hyper;
 	double value = 0, slope[GP_MAX_PARAMETERS] = {0};
@@ -108,7 +108,7 @@ enum gp_result gp_fit(struct gp* g, int evaluations) {
 	const nlopt_opt opt = nlopt_create(NLOPT_LD_LBFGS, (unsigned)n);
 	if (!opt)
 		return GP_NO_OPTIMUM;
-	nlopt_set_max_objective(opt, objective, &climb);
+	nlopt_set_max_objective(opt, compute_objective, &climb);
 	nlopt_set_lower_bounds1(opt, log(1e-3));
 	nlopt_set_upper_bounds1(opt, log(1e3));
 	nlopt_set_ftol_abs(opt, 1e-7);

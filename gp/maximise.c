@@ -47,7 +47,7 @@ static void draw_points(struct peak* h) {
 	}
 }
 
-static void climb(struct peak* h) {
+static void climb_from(struct peak* h) {
 	double u[GP_MAX_GROUPS], value;
 	const nlopt_opt opt = h->n > 0 ? nlopt_create(NLOPT_LN_SBPLX, (unsigned)h->n) : NULL;
 	if (!opt)
@@ -75,7 +75,7 @@ enum gp_result gp_maximise(const struct gp* g, const struct gp_search* s, double
 	memcpy(h.best_x, h.x, sizeof h.x);
 	worth_at(&h);
 	draw_points(&h);
-	climb(&h);
+	climb_from(&h);
 	if (!(h.best > -INFINITY))
 		return GP_NONE_LEFT;
 	memcpy(x, h.best_x, (size_t)g->option.dims * sizeof *x);

@@ -30,8 +30,8 @@ struct hunt {
 /* ---- the acquisition and its slopes ------------------------------------------------------- */
 
 /* The acquisition from mean and variance, with d/dmean and d/dvariance. */
-static double acquisition(const struct hunt* h, double mean, double variance, double* by_mean,
-                          double* by_variance) {
+static double compute_acquisition(const struct hunt* h, double mean, double variance, double* by_mean,
+                                  double* by_variance) {
 	const double sd = sqrt(variance > 1e-18 ? variance : 1e-18);
 	if (h->search->acquisition == GP_UCB) {
 		*by_mean = 1;
@@ -75,7 +75,7 @@ static double evaluate_point(struct hunt* h) {
 	solve_factor(g, g->factor, CblasTrans, solved);
 	double by_mean, by_variance;
 	const double value =
-	    acquisition(h, mean, g->hyper.amplitude * g->hyper.amplitude - used, &by_mean, &by_variance);
+	    compute_acquisition(h, mean, g->hyper.amplitude * g->hyper.amplitude - used, &by_mean, &by_variance);
 	for (int j = 0; j < n; j++)
 		slope[j] *= by_mean * g->alpha[j] - 2 * by_variance * solved[j];
 	add_slopes(h, slope);
@@ -105,7 +105,7 @@ static void place_point(struct hunt* h, const double* u) {
 }
 
 /* d/du_i = t_i (slope_i - Σ t slope / Σ t), t = x (1 - x): the shift removes the common part. */
-static double objective(unsigned n, const double* u, double* gradient, void* user) {
+static double compute_objective(unsigned n, const double* u, double* gradient, void* user) {
 	struct hunt* h = user;
 	place_point(h, u);
 	const double value = evaluate_point(h);
@@ -139,7 +139,7 @@ static void climb_relaxed(struct hunt* h, const double* from, struct gp_random* 
 		u[i] = (from ? 3 * from[i] - 1.5 : 0) + 0.3 * gp_normal(random);
 	const nlopt_opt opt = nlopt_create(NLOPT_LD_LBFGS, (unsigned)dims);
 	if (opt) {
-		nlopt_set_max_objective(opt, objective, h);
+		nlopt_set_max_objective(opt, compute_objective, h);
 		nlopt_set_lower_bounds1(opt, -8);
 		nlopt_set_upper_bounds1(opt, 8);
 		nlopt_set_maxeval(opt, EVALUATIONS);

@@ -161,7 +161,8 @@ gsl_matrix_view square(const struct gp* g, double* data) {
 /* ---- the factor --------------------------------------------------------------------------- */
 
 /* The covariance of observations j <= i, without jitter. */
-static double covariance(const struct gp* g, const struct gp_hyper* h, const double* weight, int i, int j) {
+static double compute_covariance(const struct gp* g, const struct gp_hyper* h, const double* weight, int i,
+                                 int j) {
 	double slope;
 	return kernel_between(g, h, weight, i, j, &slope) + (share_window(g, i, j) ? h->window * h->window : 0) +
 	       (i == j ? h->noise * h->noise * g->observation[i].variance : 0);
@@ -173,7 +174,7 @@ enum gp_result covariance_factor(const struct gp* g, const struct gp_hyper* h, d
 	kernel_weights(g, h, weight);
 	for (int i = 0; i < g->n; i++) {
 		for (int j = 0; j <= i; j++)
-			matrix[pair_at(g, i, j)] = covariance(g, h, weight, i, j);
+			matrix[pair_at(g, i, j)] = compute_covariance(g, h, weight, i, j);
 		matrix[pair_at(g, i, i)] += jitter;
 	}
 	if (g->n == 0)
@@ -206,7 +207,9 @@ double solve_halves(const struct gp* g, const double* factor, const double* half
 	return fit;
 }
 
-static void solve(struct gp* g) { solve_halves(g, g->factor, g->half_y, g->half_one, g->alpha, &g->mean); }
+static void solve_system(struct gp* g) {
+	solve_halves(g, g->factor, g->half_y, g->half_one, g->alpha, &g->mean);
+}
 
 static enum gp_result rebuild_factor(struct gp* g) {
 	g->jitter = g->option.jitter;
@@ -217,7 +220,7 @@ static enum gp_result rebuild_factor(struct gp* g) {
 	if (result != GP_OK || g->n == 0)
 		return result;
 	halve(g, g->factor, g->half_y, g->half_one);
-	solve(g);
+	solve_system(g);
 	return GP_OK;
 }
 
@@ -227,8 +230,8 @@ static bool grow_factor(struct gp* g) {
 	double weight[GP_MAX_GROUPS], *const row = g->factor + pair_at(g, n, 0);
 	kernel_weights(g, &g->hyper, weight);
 	for (int j = 0; j < n; j++)
-		row[j] = covariance(g, &g->hyper, weight, n, j);
-	const double own = covariance(g, &g->hyper, weight, n, n) + g->jitter;
+		row[j] = compute_covariance(g, &g->hyper, weight, n, j);
+	const double own = compute_covariance(g, &g->hyper, weight, n, n) + g->jitter;
 	solve_factor(g, g->factor, CblasNoTrans, row);
 	const double left = own - cblas_ddot(n, row, 1, row, 1);
 	if (!(left > 1e-12 * own))
@@ -268,7 +271,7 @@ enum gp_result gp_add(struct gp* g, const double* x, double y, double variance, 
 	memcpy(g->point + (size_t)g->n * (size_t)g->option.dims, x, (size_t)g->option.dims * sizeof *x);
 	measure_distances(g, g->n);
 	if (grow_factor(g)) {
-		solve(g);
+		solve_system(g);
 		return GP_OK;
 	}
 	g->n++;

@@ -161,11 +161,11 @@ static void adopt_mask(struct learner* learner, const struct mask* mask) {
 	search_adopt(((struct optimizer*)learner)->search, mask);
 }
 
-static double expected(const struct learner* learner) {
+static double expected_speedup(const struct learner* learner) {
 	return search_expected(((const struct optimizer*)learner)->search);
 }
 
-static void figures(const struct learner* learner, struct swiftlet_figures* f) {
+static void report_figures(const struct learner* learner, struct swiftlet_figures* f) {
 	const struct optimizer* o = (const struct optimizer*)learner;
 	f->chosen_by = search_chosen_by(o->search);
 	f->optimize_steps = o->proposals;
@@ -194,8 +194,8 @@ static const struct learner_calls calls = {.close = close_optimizer,
                                            .look = look_at_search,
                                            .draft_weights_joined = join_draft_weights,
                                            .adopt = adopt_mask,
-                                           .expected = expected,
-                                           .figures = figures};
+                                           .expected = expected_speedup,
+                                           .figures = report_figures};
 
 bool optimizer_open(struct session* s, struct error* error) {
 	const struct engine* engine = session_engine(s);

@@ -21,10 +21,10 @@ void optimizer_adopt_best(struct optimizer* o) {
 	session_adopt(o->session, &best, matchness);
 }
 
-static double now(const struct optimizer* o) { return options_clock(session_options(o->session)); }
+static double clock_now(const struct optimizer* o) { return options_clock(session_options(o->session)); }
 
 static void charge_since(struct optimizer* o, double began) {
-	session_charge_learning(o->session, now(o) - began);
+	session_charge_learning(o->session, clock_now(o) - began);
 }
 
 /* Call while the text is still the previous one. */
@@ -146,7 +146,7 @@ bool score_begin(struct learner* learner) {
 	move_window(o, &v);
 	if (w->size == 0 || !is_affordable(o, &v))
 		return false;
-	const double began = now(o);
+	const double began = clock_now(o);
 	const bool proposed = search_propose(o->search, &w->proposal);
 	charge_since(o, began);
 	if (proposed)
@@ -207,7 +207,7 @@ bool score_take(struct learner* learner, const struct pass* pass, double seconds
 		sum += search_log_probability(result_probability(&o->pass.result[i], truth[i]));
 	v.cache->backend->discard(v.cache);
 	w->proposal.log_probability = sum / w->size;
-	const double began = now(o);
+	const double began = clock_now(o);
 	search_observe(o->search, &w->proposal, count_matches(&o->pass, truth, w->size), w->size);
 	charge_since(o, began);
 	w->scored++;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static double* at(const struct spans* s, int i, int j) { return &s->sum[i * (2 * s->blocks + 1) + j]; }
+static double* sum_at(const struct spans* s, int i, int j) { return &s->sum[i * (2 * s->blocks + 1) + j]; }
 
 bool spans_open(struct spans* s, int blocks) {
 	const size_t points = 2 * (size_t)blocks + 1;
@@ -22,7 +22,7 @@ void spans_forget(struct spans* s) {
 
 void spans_close(struct spans* s) { free(s->sum); }
 
-static double dot(const float* x, const float* y, int dim) {
+static double dot_product(const float* x, const float* y, int dim) {
 	enum { LANES = 8 }; /* independent sums, which need not wait for one another */
 	double lane[LANES] = {0}, sum = 0;
 	int k = 0;
@@ -36,7 +36,7 @@ static double dot(const float* x, const float* y, int dim) {
 	return sum;
 }
 
-static double distance(double cosine) { return cosine > 1 ? 0 : 1 - cosine; } /* NaN stays NaN */
+static double measure_distance(double cosine) { return cosine > 1 ? 0 : 1 - cosine; } /* NaN stays NaN */
 
 static void add_row(struct spans* s, float* const* state, size_t row, int dim) {
 	double square[2 * MAX_BLOCKS + 1];
@@ -44,12 +44,12 @@ static void add_row(struct spans* s, float* const* state, size_t row, int dim) {
 		if (!state[j])
 			continue;
 		const float* const y = state[j] + row * (size_t)dim;
-		square[j] = dot(y, y, dim);
+		square[j] = dot_product(y, y, dim);
 		for (int i = 0; i < j; i++)
 			if (state[i]) {
 				const double product = square[i] * square[j];
-				const double xy = dot(state[i] + row * (size_t)dim, y, dim);
-				*at(s, i, j) += product == 0 ? 0 : distance(xy / sqrt(product));
+				const double xy = dot_product(state[i] + row * (size_t)dim, y, dim);
+				*sum_at(s, i, j) += product == 0 ? 0 : measure_distance(xy / sqrt(product));
 			}
 	}
 }
@@ -61,5 +61,5 @@ void spans_add(struct spans* s, float* const* state, int n, int dim) {
 }
 
 double spans_influence(const struct spans* s, int first, int last) {
-	return s->rows > 0 ? *at(s, first, last) / s->rows : 0;
+	return s->rows > 0 ? *sum_at(s, first, last) / s->rows : 0;
 }

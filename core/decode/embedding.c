@@ -45,7 +45,7 @@ bool embedding_start(struct session* s, const struct swiftlet_request* r, struct
 }
 
 /* x (dim), normed in place */
-static void normalize(const struct embedding* e, const struct model_shape* shape, float* x) {
+static void normalize_vector(const struct embedding* e, const struct model_shape* shape, float* x) {
 	const int dim = shape->dim;
 	double mean = 0, squares = 0;
 	for (int j = 0; j < dim && shape->norm == NORM_LAYER; j++)
@@ -64,7 +64,7 @@ void embedding_add(struct session* s, int first, int n) {
 		float* x = s->tap + (size_t)i * (size_t)shape->dim;
 		if (first + i != e->n || e->n == s->n_prompt) /* added before the cache was released */
 			continue;
-		normalize(e, shape, x);
+		normalize_vector(e, shape, x);
 		for (int j = 0; j < shape->dim; j++)
 			e->out[j] += x[j];
 		e->n++;

@@ -258,7 +258,7 @@ void option_value(const struct option* option, char* text, size_t size) {
 		list_words(option->words, '|', text, size);
 }
 
-static bool refuse(const struct option* option, const char* value, struct error* error) {
+static bool refuse_value(const struct option* option, const char* value, struct error* error) {
 	char words[160];
 	list_words(option->words ? option->words : "", ' ', words, sizeof words);
 	if (option->type == TAKES_INTEGER || option->type == TAKES_REAL)
@@ -340,7 +340,7 @@ static bool set_field(const struct option* option, void* field, const char* valu
 	return true;
 }
 
-static bool set(const struct option* option, void* field, const char* value) {
+static bool set_typed(const struct option* option, void* field, const char* value) {
 	locale_t before;
 	const locale_t plain = use_points(&before);
 	const bool good = set_field(option, field, value);
@@ -352,7 +352,7 @@ void options_default(struct swiftlet_options* options) {
 	*options = (struct swiftlet_options){.drafting.drafters = SWIFTLET_ALL_DRAFTERS, .learning.budget = -1};
 	for (int i = 0; i < n_options; i++)
 		if (option_table[i].fallback)
-			set(&option_table[i], (char*)options + option_table[i].offset, option_table[i].fallback);
+			set_typed(&option_table[i], (char*)options + option_table[i].offset, option_table[i].fallback);
 }
 
 const char* method_name(enum swiftlet_method method) {
@@ -371,7 +371,7 @@ bool option_set(struct swiftlet_options* options, const struct option* option, c
                 struct error* error) {
 	if (option->set)
 		return option->set(options, value, error);
-	return set(option, (char*)options + option->offset, value) || refuse(option, value, error);
+	return set_typed(option, (char*)options + option->offset, value) || refuse_value(option, value, error);
 }
 
 /* ---- getting ------------------------------------------------------------------------------------ */

@@ -239,14 +239,14 @@ static void ask_drafters(struct planner* p, int row) {
 }
 
 /* The value of a token that comes with this probability at this depth. */
-static float worth(const struct planner* p, float chance, int depth) {
+static float worth_of(const struct planner* p, float chance, int depth) {
 	return chance * powf(p->deeper, (float)(depth - 1));
 }
 
 /* Ties go to the better ranked. */
 static void find_next(struct planner* p, int row) {
 	const struct child* child = p->child[row];
-	const float sure = worth(p, 1, p->tree.depth[row] + 1);
+	const float sure = worth_of(p, 1, p->tree.depth[row] + 1);
 	p->next[row] = -1;
 	for (int i = 0; i < p->n_children[row] && !child[i].spare; i++) {
 		const float brings = p->tree.chance[row] * child[i].chance * sure;
@@ -369,7 +369,7 @@ static void look_below(const struct planner* p, int head, struct below* below) {
 		under[row] = under[tree->parent[row]];
 		if (under[row]) {
 			below->chance[below->n++] = tree->chance[row];
-			below->sum += worth(p, tree->chance[row], tree->depth[row]);
+			below->sum += worth_of(p, tree->chance[row], tree->depth[row]);
 		}
 	}
 }
@@ -407,7 +407,7 @@ static float pass_gain(const struct planner* p, int source, int head, int* carry
 	float best = 0, tokens = 0, power = chance;
 	for (int e = 1; e <= most; e++) {
 		power *= next;
-		tokens += worth(p, power, p->tree.depth[head] + e);
+		tokens += worth_of(p, power, p->tree.depth[head] + e);
 		best = fmaxf(best,
 		             tokens - rate * (start + (float)e * step + verify[rows + e] - verify[rows]) - present);
 	}

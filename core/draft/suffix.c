@@ -82,14 +82,14 @@ void suffix_break(struct suffix_index* s) {
 
 /* ---- edges ---------------------------------------------------------------------------------- */
 
-static uint32_t hash(int32_t state, int32_t token) {
+static uint32_t hash_edge(int32_t state, int32_t token) {
 	const uint64_t key = (uint64_t)(uint32_t)state << 32 | (uint32_t)token;
 	return (uint32_t)(key * 0x9e3779b97f4a7c15u >> 29);
 }
 
 /* The slot of the edge, or the free slot for it. */
 static uint32_t find_slot(const struct suffix_index* s, int32_t state, int32_t token) {
-	uint32_t i = hash(state, token) & s->slot_mask;
+	uint32_t i = hash_edge(state, token) & s->slot_mask;
 	while (s->slot[i] != NONE) {
 		const struct suffix_edge* e = &s->edge[s->slot[i]];
 		if (e->from == state && e->token == token)

@@ -20,9 +20,9 @@ struct cursor {
 };
 #define fail(c, ...) error_in((c)->error, (c)->file, __VA_ARGS__)
 
-static size_t left(const struct cursor* c) { return (size_t)(c->end - c->at); }
+static size_t bytes_left(const struct cursor* c) { return (size_t)(c->end - c->at); }
 
-static bool ends(const struct cursor* c, const char* what) {
+static bool report_end(const struct cursor* c, const char* what) {
 	return fail(c, "the file ends within %s, at byte %zu of %zu", what, (size_t)(c->at - c->start),
 	            (size_t)(c->end - c->start));
 }
@@ -35,8 +35,8 @@ static uint64_t load(const uint8_t* data, size_t bytes) {
 }
 
 static bool take_number(struct cursor* c, size_t bytes, uint64_t* out, const char* what) {
-	if (left(c) < bytes)
-		return ends(c, what);
+	if (bytes_left(c) < bytes)
+		return report_end(c, what);
 	*out = load(c->at, bytes);
 	c->at += bytes;
 	return true;
@@ -46,9 +46,9 @@ static bool take_string(struct cursor* c, const char** out, size_t* size, const 
 	uint64_t n = 0;
 	if (!take_number(c, 8, &n, what))
 		return false;
-	if (n > left(c))
+	if (n > bytes_left(c))
 		return fail(c, "the length of %s is %llu, the file has %zu bytes left", what, (unsigned long long)n,
-		            left(c));
+		            bytes_left(c));
 	*out = (const char*)c->at;
 	*size = (size_t)n;
 	c->at += n;
@@ -78,9 +78,9 @@ static bool skip_values(struct cursor* c, enum gguf_type type, uint64_t n, int d
 	/* The fewest bytes that one value takes: a scalar itself, a string its length, an array its type and
 	 * count. */
 	const size_t least = type == GGUF_STRING ? 8 : type == GGUF_ARRAY ? 12 : scalar_bytes(type);
-	if (n > left(c) / least)
+	if (n > bytes_left(c) / least)
 		return fail(c, "%s has %llu elements, more than the file's %zu bytes left can hold", key,
-		            (unsigned long long)n, left(c));
+		            (unsigned long long)n, bytes_left(c));
 	if (type != GGUF_STRING && type != GGUF_ARRAY) {
 		c->at += n * least;
 		return true;
@@ -243,8 +243,8 @@ static bool take_tensor(struct cursor* c, struct tensor_table* table) {
 static bool place_tensors(struct cursor* c, struct named_tensor* item, size_t n, uint64_t alignment) {
 	const size_t at = (size_t)(c->at - c->start), size = (size_t)(c->end - c->start);
 	const size_t padding = (size_t)((alignment - at % alignment) % alignment);
-	if (n && padding > left(c))
-		return ends(c, "the padding before the tensor data");
+	if (n && padding > bytes_left(c))
+		return report_end(c, "the padding before the tensor data");
 	for (size_t i = 0; i < n; i++) {
 		const size_t offset = (size_t)(item[i].data - c->start), room = size - at - padding;
 		if (offset % alignment)
@@ -266,7 +266,7 @@ static bool place_tensors(struct cursor* c, struct named_tensor* item, size_t n,
 
 static bool take_head(struct cursor* c, uint64_t* n_tensors, uint64_t* n_values) {
 	uint64_t version = 0;
-	if (left(c) < 4 || memcmp(c->at, "GGUF", 4) != 0)
+	if (bytes_left(c) < 4 || memcmp(c->at, "GGUF", 4) != 0)
 		return fail(c, "does not begin with GGUF");
 	c->at += 4;
 	if (!take_number(c, 4, &version, "the header"))
@@ -281,10 +281,10 @@ static bool take_head(struct cursor* c, uint64_t* n_tensors, uint64_t* n_values)
 	if (!take_number(c, 8, n_tensors, "the header") || !take_number(c, 8, n_values, "the header"))
 		return false;
 	/* A value takes at least 13 bytes, a tensor at least 32. */
-	if (*n_values > left(c) / 13)
+	if (*n_values > bytes_left(c) / 13)
 		return fail(c, "the header counts %llu metadata values, more than the file can hold",
 		            (unsigned long long)*n_values);
-	if (*n_tensors > left(c) / 32)
+	if (*n_tensors > bytes_left(c) / 32)
 		return fail(c, "the header counts %llu tensors, more than the file can hold",
 		            (unsigned long long)*n_tensors);
 	return true;
@@ -322,7 +322,7 @@ const struct gguf_value* gguf_find(const struct gguf* g, const char* key) {
 	return g->n ? bsearch(&wanted, g->value, g->n, sizeof wanted, by_key) : NULL;
 }
 
-static bool wrong(const struct gguf* g, const char* key, const char* expected, struct error* error) {
+static bool report_wrong(const struct gguf* g, const char* key, const char* expected, struct error* error) {
 	return error_set(error, "%s: %s is not %s", g->file, key, expected);
 }
 
@@ -383,9 +383,9 @@ bool gguf_int(const struct gguf* g, const char* key, int64_t low, int64_t high, 
 	if (!v)
 		return true;
 	if (!one_number(v, &x) || !x.is_whole)
-		return wrong(g, key,
-		             v->type == GGUF_ARRAY ? "a whole number, the same for every block" : "a whole number",
-		             error);
+		return report_wrong(
+		    g, key, v->type == GGUF_ARRAY ? "a whole number, the same for every block" : "a whole number",
+		    error);
 	if (x.whole < low || x.whole > high)
 		return error_set(error, "%s: %s is %lld, expected %lld to %lld", g->file, key, (long long)x.whole,
 		                 (long long)low, (long long)high);
@@ -400,7 +400,7 @@ bool gguf_float(const struct gguf* g, const char* key, double low, double high, 
 	if (!v)
 		return true;
 	if (!one_number(v, &x))
-		return wrong(g, key, "a number", error);
+		return report_wrong(g, key, "a number", error);
 	if (!(x.real >= low) || !(x.real <= high))
 		return error_set(error, "%s: %s is %g, expected %g to %g", g->file, key, x.real, low, high);
 	*out = (float)x.real;
@@ -412,7 +412,7 @@ bool gguf_bool(const struct gguf* g, const char* key, bool* out, struct error* e
 	if (!v)
 		return true;
 	if (v->type != GGUF_BOOL)
-		return wrong(g, key, "true or false", error);
+		return report_wrong(g, key, "true or false", error);
 	*out = v->data[0] != 0;
 	return true;
 }
@@ -429,7 +429,7 @@ bool gguf_string(const struct gguf* g, const char* key, const char** out, size_t
 	if (!v)
 		return true;
 	if (v->type != GGUF_STRING)
-		return wrong(g, key, "a string", error);
+		return report_wrong(g, key, "a string", error);
 	string_at(v->data, out, size);
 	return true;
 }
@@ -445,7 +445,7 @@ static bool open_array(const struct gguf* g, const char* key, size_t element, co
 	if (!*v)
 		return true;
 	if ((*v)->type != GGUF_ARRAY)
-		return wrong(g, key, "an array", error);
+		return report_wrong(g, key, "an array", error);
 	if ((*v)->n > INT_MAX / 16)
 		return error_set(error, "%s: %s has %llu elements", g->file, key, (unsigned long long)(*v)->n);
 	*n = (int)(*v)->n;
@@ -463,7 +463,7 @@ bool gguf_strings(const struct gguf* g, const char* key, const char*** out, size
 	if (!good || *n == 0)
 		return good;
 	if (v->element != GGUF_STRING)
-		return wrong(g, key, "an array of strings", error);
+		return report_wrong(g, key, "an array of strings", error);
 	*size = calloc((size_t)*n, sizeof **size);
 	if (!*size)
 		return error_set(error, "%s: out of memory", g->file);
@@ -480,7 +480,7 @@ bool gguf_floats(const struct gguf* g, const char* key, float** out, int* n, str
 	bool good = open_array(g, key, sizeof **out, &v, &made, n, error);
 	*out = made;
 	for (int i = 0; good && i < *n; i++) {
-		good = number_at(v, (uint64_t)i, &x) || wrong(g, key, "an array of numbers", error);
+		good = number_at(v, (uint64_t)i, &x) || report_wrong(g, key, "an array of numbers", error);
 		(*out)[i] = good ? (float)x.real : 0;
 	}
 	return good;
@@ -495,7 +495,7 @@ bool gguf_ints(const struct gguf* g, const char* key, int32_t** out, int* n, str
 	for (int i = 0; good && i < *n; i++) {
 		good =
 		    (number_at(v, (uint64_t)i, &x) && x.is_whole && x.whole >= INT32_MIN && x.whole <= INT32_MAX) ||
-		    wrong(g, key, "an array of whole numbers", error);
+		    report_wrong(g, key, "an array of whole numbers", error);
 		(*out)[i] = good ? (int32_t)x.whole : 0;
 	}
 	return good;

@@ -190,8 +190,8 @@ bool json_whole(const cJSON* value, int64_t low, int64_t high, int64_t* out) {
 	return true;
 }
 
-static bool wrong(const cJSON* value, const char* file, const char* field, const char* expected,
-                  struct error* error) {
+static bool report_wrong(const cJSON* value, const char* file, const char* field, const char* expected,
+                         struct error* error) {
 	char shown[80];
 	return error_set(error, "%s: %s is %s, expected %s", file, field, json_show(value, shown, sizeof shown),
 	                 expected);
@@ -202,7 +202,7 @@ bool json_int(const cJSON* object, const char* file, const char* field, int64_t 
 	char expected[80];
 	const cJSON* value = json_field(object, field);
 	snprintf(expected, sizeof expected, "a whole number from %lld to %lld", (long long)low, (long long)high);
-	return !value || json_whole(value, low, high, out) || wrong(value, file, field, expected, error);
+	return !value || json_whole(value, low, high, out) || report_wrong(value, file, field, expected, error);
 }
 
 bool json_int32(const cJSON* object, const char* file, const char* field, int low, int high, int* out,
@@ -222,7 +222,7 @@ bool json_float(const cJSON* object, const char* file, const char* field, double
 	if (!value)
 		return true;
 	if (!cJSON_IsNumber(value) || !(value->valuedouble >= low) || !(value->valuedouble <= high))
-		return wrong(value, file, field, expected, error);
+		return report_wrong(value, file, field, expected, error);
 	*out = (float)value->valuedouble;
 	return true;
 }
@@ -230,7 +230,7 @@ bool json_float(const cJSON* object, const char* file, const char* field, double
 bool json_bool(const cJSON* object, const char* file, const char* field, bool* out, struct error* error) {
 	const cJSON* value = json_field(object, field);
 	if (value && !cJSON_IsBool(value))
-		return wrong(value, file, field, "true or false", error);
+		return report_wrong(value, file, field, "true or false", error);
 	if (value)
 		*out = cJSON_IsTrue(value);
 	return true;
@@ -240,7 +240,7 @@ bool json_string(const cJSON* object, const char* file, const char* field, const
                  struct error* error) {
 	const cJSON* value = json_field(object, field);
 	if (value && !cJSON_IsString(value))
-		return wrong(value, file, field, "a string", error);
+		return report_wrong(value, file, field, "a string", error);
 	if (value)
 		*out = value->valuestring;
 	return true;

@@ -132,23 +132,23 @@ struct subsets {
 	bool good;
 };
 
-static bool push(int** array, int* n, int value, bool good) {
+static bool push_place(int** array, int* n, int value, bool good) {
 	good = good && grow_by_one(array, (size_t)*n, sizeof **array);
 	if (good)
 		(*array)[(*n)++] = value;
 	return good;
 }
 
-static void reach(struct subsets* s, int place, int owed) {
+static void reach_places(struct subsets* s, int place, int owed) {
 	const int member = owed < 0 ? NOWHERE : number_of(&s->member, (const int[]){place, owed}, 2);
 	s->good = s->good && member >= 0;
 	while (s->good && s->n_marks <= member)
-		s->good = push(&s->mark, &s->n_marks, 0, true);
+		s->good = push_place(&s->mark, &s->n_marks, 0, true);
 	if (!s->good || s->mark[member] == s->made)
 		return;
 	s->mark[member] = s->made;
 	s->x->work++;
-	s->good = push(&s->stack, &s->depth, member, true);
+	s->good = push_place(&s->stack, &s->depth, member, true);
 }
 
 /* The list with one more; NOWHERE: there is no room. */
@@ -178,29 +178,29 @@ static void follow_ahead(struct subsets* s, const struct automaton_place* place,
 	}
 	const struct language* l = s->x->rest[i].of;
 	if (l->n > 0)
-		reach(s, next, is_all(l, 0) ? owed : owed_with(s, owed, i * LANGUAGE_STATES));
+		reach_places(s, next, is_all(l, 0) ? owed : owed_with(s, owed, i * LANGUAGE_STATES));
 }
 
 /* Follows all that needs no character. */
-static void follow(struct subsets* s, uint64_t before) {
+static void follow_place(struct subsets* s, uint64_t before) {
 	while (s->depth > 0 && s->good) {
 		const int member = s->stack[--s->depth];
 		const int at = s->member.item[s->member.of[member].first],
 		          owed = s->member.item[s->member.of[member].first + 1];
 		const struct automaton_place place = s->x->place[at];
 		if (place.kind == PLACE_SPLIT) {
-			reach(s, place.other, owed);
-			reach(s, place.next, owed);
+			reach_places(s, place.other, owed);
+			reach_places(s, place.next, owed);
 		} else if (place.kind == PLACE_AHEAD)
 			follow_ahead(s, &place, owed, before);
 		else if (place.kind != PLACE_BEFORE)
-			s->good = push(&s->set, &s->n_set, member, true);
+			s->good = push_place(&s->set, &s->n_set, member, true);
 		else if (before_holds(s->x, before, place.a) == (place.b != 0))
-			reach(s, place.next, owed);
+			reach_places(s, place.next, owed);
 	}
 }
 
-static int compare(const void* a, const void* b) {
+static int compare_members(const void* a, const void* b) {
 	const int x = *(const int*)a, y = *(const int*)b;
 	return (x > y) - (x < y);
 }
@@ -208,15 +208,15 @@ static int compare(const void* a, const void* b) {
 static void begin_set(struct subsets* s, uint64_t before) {
 	s->made++;
 	s->n_set = s->depth = 0;
-	s->good = push(&s->set, &s->n_set, (int)(uint32_t)before, s->good);
-	s->good = push(&s->set, &s->n_set, (int)(uint32_t)(before >> 32), s->good);
+	s->good = push_place(&s->set, &s->n_set, (int)(uint32_t)before, s->good);
+	s->good = push_place(&s->set, &s->n_set, (int)(uint32_t)(before >> 32), s->good);
 }
 
 /* The number of the set; NOWHERE: it is empty, or there is no room. */
 static int end_set(struct subsets* s) {
 	if (!s->good || s->n_set == 2)
 		return NOWHERE;
-	qsort(s->set + 2, (size_t)s->n_set - 2, sizeof *s->set, compare);
+	qsort(s->set + 2, (size_t)s->n_set - 2, sizeof *s->set, compare_members);
 	const int number = number_of(&s->subset, s->set, s->n_set);
 	s->good = number >= 0 && s->subset.n <= LANGUAGE_STATES;
 	return s->good ? number : NOWHERE;
@@ -246,13 +246,13 @@ static void add_edges(struct bounds* b, const struct language* l, int state) {
 		add_bound(b, l->edge[e].low);
 }
 
-struct member {
+struct set_member {
 	int place, owed;
 };
 
-static struct member member_at(const struct subsets* s, int subset, int i) {
+static struct set_member member_at(const struct subsets* s, int subset, int i) {
 	const int* item = s->member.item + s->member.of[s->subset.item[s->subset.of[subset].first + 2 + i]].first;
-	return (struct member){item[0], item[1]};
+	return (struct set_member){item[0], item[1]};
 }
 
 static uint64_t before_of(const struct subsets* s, int subset) {
@@ -270,7 +270,7 @@ static struct bounds bounds_of(const struct subsets* s, int subset) {
 		if (before_at(before, i) != GONE)
 			add_edges(&b, x->before[i], before_at(before, i));
 	for (int i = 0; i < s->subset.of[subset].n - 2; i++) {
-		const struct member m = member_at(s, subset, i);
+		const struct set_member m = member_at(s, subset, i);
 		const struct automaton_place* place = &x->place[m.place];
 		if (place->kind != PLACE_CHARACTER)
 			continue;
@@ -310,7 +310,7 @@ static int owed_after(struct subsets* s, int owed, uint32_t code) {
 	return after;
 }
 
-static bool has_ended(const struct subsets* s, struct member m) {
+static bool has_ended(const struct subsets* s, struct set_member m) {
 	bool ended = s->x->place[m.place].kind == PLACE_END;
 	for (int i = 0; i < s->owed.of[m.owed].n && ended; i++) {
 		const int one = s->owed.item[s->owed.of[m.owed].first + i];
@@ -329,7 +329,7 @@ static bool add_state(struct subsets* s, struct language* to, int subset) {
 		const uint64_t after = s->x->n_before ? before_after(s->x, before, b.of[i]) : 0;
 		begin_set(s, after);
 		for (int j = 0; j < n; j++) {
-			const struct member m = member_at(s, subset, j);
+			const struct set_member m = member_at(s, subset, j);
 			const struct automaton_place place = s->x->place[m.place];
 			const struct range* range = s->x->r->range + place.a;
 			if (place.kind != PLACE_CHARACTER)
@@ -340,9 +340,9 @@ static bool add_state(struct subsets* s, struct language* to, int subset) {
 				continue;
 			const int owed = owed_after(s, m.owed, b.of[i]);
 			if (owed >= 0)
-				reach(s, place.next, owed);
+				reach_places(s, place.next, owed);
 		}
-		follow(s, after);
+		follow_place(s, after);
 		s->x->work += n;
 		const int target = end_set(s);
 		good = s->good && s->x->work < MOST_WORK && language_edge(to, b.of[i], target);
@@ -362,8 +362,8 @@ struct language* automaton_language(struct automaton* x, int start, uint64_t bef
 		s->x = x;
 		s->good = number_of(&s->owed, NULL, 0) == NOTHING;
 		begin_set(s, before);
-		reach(s, start, NOTHING);
-		follow(s, before);
+		reach_places(s, start, NOTHING);
+		follow_place(s, before);
 		end_set(s);
 		good = s->good;
 		for (int i = 0; i < s->subset.n && good; i++)

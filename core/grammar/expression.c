@@ -22,7 +22,7 @@ static int split(struct automaton* x, int a, int b) {
 	return add_place(x, (struct automaton_place){.kind = PLACE_SPLIT, .next = a, .other = b});
 }
 
-static int loop(struct automaton* x, int next) {
+static int add_loop(struct automaton* x, int next) {
 	return add_place(x, (struct automaton_place){.kind = PLACE_SPLIT, .next = next, .other = next});
 }
 
@@ -31,18 +31,18 @@ static void close_loop(struct automaton* x, int at, int body) {
 		x->place[at].next = body;
 }
 
-static int characters(struct automaton* x, int a, int b, int next) {
+static int add_characters(struct automaton* x, int a, int b, int next) {
 	return add_place(x, (struct automaton_place){.kind = PLACE_CHARACTER, .a = a, .b = b, .next = next});
 }
 
 static int any_character(struct automaton* x, int next) {
 	const int from = x->r->n_ranges;
 	reader_range(x->r, 0, LAST_CODE);
-	return characters(x, from, from + 1, next);
+	return add_characters(x, from, from + 1, next);
 }
 
-static int anything(struct automaton* x, int next) {
-	const int at = loop(x, next);
+static int add_anything(struct automaton* x, int next) {
+	const int at = add_loop(x, next);
 	close_loop(x, at, any_character(x, at));
 	return at;
 }
@@ -89,7 +89,7 @@ static int known_before(struct automaton* x, int* known, const char* expression,
 
 static int look_ahead(struct automaton* x, const struct syntax_node* node, int next) {
 	const int before = x->looks_back;
-	const int start = emit(x, node->a, anything(x, 0));
+	const int start = emit(x, node->a, add_anything(x, 0));
 	if (start == NOWHERE) /* nothing can come so */
 		return node->most || x->r->failed ? NOWHERE : next;
 	return text_ahead(x, start, node->most != 0, x->looks_back > before, next);
@@ -102,7 +102,7 @@ static int look_behind(struct automaton* x, const struct syntax_node* node, int 
 	x->behind--;
 	if (within == NOWHERE)
 		return node->most || x->r->failed ? NOWHERE : next;
-	struct language* l = automaton_language(x, anything(x, within), automaton_begin(x));
+	struct language* l = automaton_language(x, add_anything(x, within), automaton_begin(x));
 	return x->r->failed ? NOWHERE : text_before(x, l, node->most != 0, next);
 }
 
@@ -114,7 +114,7 @@ static int word_edge(struct automaton* x, bool edge, int next) {
 	reader_range(x->r, 'A', 'Z');
 	reader_range(x->r, '_', '_');
 	reader_range(x->r, 'a', 'z');
-	const int start = characters(x, from, from + 4, anything(x, 0));
+	const int start = add_characters(x, from, from + 4, add_anything(x, 0));
 	const int after = text_ahead(x, start, !edge, false, next),
 	          other = text_ahead(x, start, edge, false, next);
 	const int inside = known_before(x, &x->word, word, true, after);
@@ -180,7 +180,7 @@ static int fixed_text(struct automaton* x, const struct fixed_text* text, bool a
 		const int from = x->r->n_ranges;
 		letter_range(x->r, text->code[i], text->code[i]);
 		reader_ranges(x->r, NODE_CLASS, from);
-		next = characters(x, from, x->r->n_ranges, next);
+		next = add_characters(x, from, x->r->n_ranges, next);
 	}
 	x->r->any_case = before;
 	return next;
@@ -241,7 +241,7 @@ static int emit_group(struct automaton* x, const struct syntax_node* node, int n
 static int emit_repeat(struct automaton* x, const struct syntax_node* node, int next) {
 	int at = next;
 	if (node->most < 0) {
-		at = loop(x, next);
+		at = add_loop(x, next);
 		close_loop(x, at, emit(x, node->a, at));
 	}
 	for (int i = node->least; i < node->most && !x->r->failed; i++)
@@ -276,7 +276,7 @@ static int emit(struct automaton* x, int index, int next) {
 	case NODE_SEQUENCE:
 		return split(x, emit_sequence(x, index, next), all);
 	case NODE_CLASS:
-		return node.a == node.b ? all : split(x, characters(x, node.a, node.b, next), all);
+		return node.a == node.b ? all : split(x, add_characters(x, node.a, node.b, next), all);
 	case NODE_REPEAT:
 		return split(x, emit_repeat(x, &node, next), all);
 	case NODE_LOOK_AHEAD:
@@ -291,8 +291,8 @@ static int emit(struct automaton* x, int index, int next) {
 	case NODE_START:
 		return split(x, known_before(x, &x->empty, "", true, next), all);
 	case NODE_END:
-		return split(x, next == 0 ? 0 : text_ahead(x, any_character(x, anything(x, 0)), false, false, next),
-		             all);
+		return split(
+		    x, next == 0 ? 0 : text_ahead(x, any_character(x, add_anything(x, 0)), false, false, next), all);
 	default:
 		return split(x, next, all);
 	}
@@ -301,9 +301,9 @@ static int emit(struct automaton* x, int index, int next) {
 struct language* expression_language(struct reader* r, int node, bool whole) {
 	struct automaton x = {.r = r, .empty = NOWHERE, .word = NOWHERE};
 	add_place(&x, (struct automaton_place){.kind = PLACE_END});
-	int start = emit(&x, node, whole ? 0 : anything(&x, 0));
+	int start = emit(&x, node, whole ? 0 : add_anything(&x, 0));
 	if (!whole && start != NOWHERE)
-		start = anything(&x, start);
+		start = add_anything(&x, start);
 	struct language* language = r->failed ? NULL : automaton_language(&x, start, automaton_begin(&x));
 	automaton_close(&x);
 	return language;

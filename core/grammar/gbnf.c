@@ -25,7 +25,7 @@ struct gbnf {
 	int n_named;
 };
 
-static struct gbnf* of(struct reader* r) { return (struct gbnf*)r; }
+static struct gbnf* gbnf_of(struct reader* r) { return (struct gbnf*)r; }
 
 static void report_error(const struct reader* r, const char* why) {
 	int line = 1;
@@ -35,7 +35,7 @@ static void report_error(const struct reader* r, const char* why) {
 }
 
 /* Skips white space and comments, and line ends inside a rule. */
-static void skip(struct reader* r, bool lines) {
+static void skip_space(struct reader* r, bool lines) {
 	while (reader_more(r)) {
 		const char c = r->text[r->at];
 		if (c == '#')
@@ -53,7 +53,7 @@ static void skip(struct reader* r, bool lines) {
 static const struct dialect dialect = {
     .letters = "ntr", .means = "\n\t\r", .hexadecimal = "xuU", .itself = "\"\\[]^-"};
 
-static int literal(struct reader* r) { /* after '"' */
+static int parse_literal(struct reader* r) { /* after '"' */
 	const int from = r->n_ranges;
 	while (reader_more(r) && !reader_at(r, '"')) {
 		const uint32_t code = reader_character(r, &dialect);
@@ -71,31 +71,31 @@ static bool is_name(char c) {
 }
 
 /* The number of the rule with that name, which may not be defined yet. */
-static int name(struct reader* r) {
+static int parse_name(struct reader* r) {
 	const size_t from = r->at;
 	while (reader_more(r) && is_name(r->text[r->at]))
 		r->at++;
 	const size_t n = r->at - from;
 	if (n == 0 || n >= MAX_NAME)
 		return reader_fail(r, "a name is expected, of at most 63 letters, digits, - and _");
-	for (int i = 0; i < of(r)->n_named; i++)
-		if (memcmp(of(r)->named[i].name, r->text + from, n) == 0 && !of(r)->named[i].name[n])
+	for (int i = 0; i < gbnf_of(r)->n_named; i++)
+		if (memcmp(gbnf_of(r)->named[i].name, r->text + from, n) == 0 && !gbnf_of(r)->named[i].name[n])
 			return i;
-	if (of(r)->n_named == MAX_NAMED ||
-	    !grow_by_one(&of(r)->named, (size_t)of(r)->n_named, sizeof *of(r)->named))
+	if (gbnf_of(r)->n_named == MAX_NAMED ||
+	    !grow_by_one(&gbnf_of(r)->named, (size_t)gbnf_of(r)->n_named, sizeof *gbnf_of(r)->named))
 		return reader_fail(r, "more than 4096 rules");
-	struct named_rule* named = &of(r)->named[of(r)->n_named];
+	struct named_rule* named = &gbnf_of(r)->named[gbnf_of(r)->n_named];
 	*named = (struct named_rule){.node = -1};
 	memcpy(named->name, r->text + from, n);
 	named->rule = strcmp(named->name, "root") == 0 ? 0 : program_rule(r->grammar);
-	return of(r)->n_named++;
+	return gbnf_of(r)->n_named++;
 }
 
 static const struct syntax syntax;
 
-static int atom(struct reader* r) {
+static int parse_atom(struct reader* r) {
 	if (reader_take(r, '"'))
-		return literal(r);
+		return parse_literal(r);
 	if (reader_take(r, '['))
 		return reader_class(r, &dialect);
 	if (reader_take(r, '.')) {
@@ -108,9 +108,9 @@ static int atom(struct reader* r) {
 	}
 	if (reader_at(r, '{'))
 		return reader_fail(r, "a count is {m}, {m,} or {m,n}, behind what it counts");
-	const int rule = name(r);
-	return reader_node(r,
-	                   (struct syntax_node){.kind = NODE_RULE, .a = r->failed ? 0 : of(r)->named[rule].rule});
+	const int rule = parse_name(r);
+	return reader_node(
+	    r, (struct syntax_node){.kind = NODE_RULE, .a = r->failed ? 0 : gbnf_of(r)->named[rule].rule});
 }
 
 /* True when the next name begins a rule. */
@@ -123,23 +123,23 @@ static bool rule_ahead(const struct reader* r) {
 	return at + 3 <= r->size && memcmp(r->text + at, "::=", 3) == 0;
 }
 
-static const struct syntax syntax = {.atom = atom, .ends = "|)\n\r", .skip = skip};
+static const struct syntax syntax = {.atom = parse_atom, .ends = "|)\n\r", .skip = skip_space};
 
 static void read_rules(struct reader* r) {
-	for (skip(r, true); reader_more(r); skip(r, true)) {
+	for (skip_space(r, true); reader_more(r); skip_space(r, true)) {
 		if (!rule_ahead(r)) {
 			reader_fail(r, "a rule \"name ::= …\" is expected");
 			return;
 		}
-		const int rule = name(r);
-		skip(r, false);
+		const int rule = parse_name(r);
+		skip_space(r, false);
 		r->at += 3;
-		skip(r, true);
-		if (!r->failed && of(r)->named[rule].node >= 0)
+		skip_space(r, true);
+		if (!r->failed && gbnf_of(r)->named[rule].node >= 0)
 			reader_fail(r, "a rule is defined twice");
 		const int node = reader_alternatives(r, &syntax, false);
 		if (!r->failed)
-			of(r)->named[rule].node = node;
+			gbnf_of(r)->named[rule].node = node;
 	}
 }
 
@@ -154,21 +154,21 @@ static void fail_rule(struct reader* r, const struct named_rule* named, const ch
 /* Checks that every rule is defined, and that there is a root. */
 static void check_rules(struct reader* r) {
 	bool root = false;
-	for (int i = 0; i < of(r)->n_named; i++) {
-		root |= of(r)->named[i].rule == 0;
-		if (of(r)->named[i].node < 0)
-			fail_rule(r, &of(r)->named[i], "is not defined");
+	for (int i = 0; i < gbnf_of(r)->n_named; i++) {
+		root |= gbnf_of(r)->named[i].rule == 0;
+		if (gbnf_of(r)->named[i].node < 0)
+			fail_rule(r, &gbnf_of(r)->named[i], "is not defined");
 	}
 	if (!root)
 		reader_fail(r, "there is no rule \"root\"");
 }
 
 static void emit_rules(struct reader* r, struct grammar* g) {
-	for (int i = 0; i < of(r)->n_named && !r->failed && !g->failed; i++) {
-		const int32_t start = reader_emit(r, of(r)->named[i].node, RETURNS);
+	for (int i = 0; i < gbnf_of(r)->n_named && !r->failed && !g->failed; i++) {
+		const int32_t start = reader_emit(r, gbnf_of(r)->named[i].node, RETURNS);
 		if (start == NOWHERE && !g->failed)
 			reader_fail(r, "a rule matches nothing");
-		g->rule[of(r)->named[i].rule] = start;
+		g->rule[gbnf_of(r)->named[i].rule] = start;
 	}
 }
 

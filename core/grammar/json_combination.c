@@ -142,7 +142,7 @@ static bool strings_differ(struct compiler* c, const cJSON* a, const cJSON* b) {
 	return differ;
 }
 
-static bool requires(const struct schema_parts* parts, const char* name) {
+static bool requires_member(const struct schema_parts* parts, const char* name) {
 	const cJSON* one;
 	for (int i = 0; i < parts->n; i++)
 		cJSON_ArrayForEach (one, json_field(parts->of[i], "required")) {
@@ -152,7 +152,7 @@ static bool requires(const struct schema_parts* parts, const char* name) {
 	return false;
 }
 
-static bool disjoint(struct compiler*, const cJSON* a, const cJSON* b, int depth);
+static bool exclude_each_other(struct compiler*, const cJSON* a, const cJSON* b, int depth);
 
 /* Whether objects have a member that one schema requires, and whose values under both differ. */
 static bool members_differ(struct compiler* c, const struct schema_parts* a, const struct schema_parts* b,
@@ -163,8 +163,8 @@ static bool members_differ(struct compiler* c, const struct schema_parts* a, con
 			cJSON_ArrayForEach (mine, json_field(a->of[i], "properties")) {
 				const cJSON* theirs =
 				    cJSON_GetObjectItemCaseSensitive(json_field(b->of[j], "properties"), mine->string);
-				if (theirs && (requires(a, mine->string) || requires(b, mine->string)) &&
-				    disjoint(c, mine, theirs, depth + 1))
+				if (theirs && (requires_member(a, mine->string) || requires_member(b, mine->string)) &&
+				    exclude_each_other(c, mine, theirs, depth + 1))
 					return true;
 			}
 	return false;
@@ -188,7 +188,7 @@ static bool is_closed_to(const struct schema_parts* a, const cJSON* b) {
 static bool all_disjoint(struct compiler* c, const cJSON* list, const cJSON* other, int depth) {
 	const cJSON* one;
 	cJSON_ArrayForEach (one, list) {
-		if (!disjoint(c, one, other, depth + 1))
+		if (!exclude_each_other(c, one, other, depth + 1))
 			return false;
 	}
 	return cJSON_IsArray(list) && list->child;
@@ -204,7 +204,7 @@ static bool alternatives_differ(struct compiler* c, const struct schema_parts* a
 
 /* Whether it is plain that no value can be valid under both: other types or values, or a member that one
  * requires and the other does not allow so. */
-static bool disjoint(struct compiler* c, const cJSON* a, const cJSON* b, int depth) {
+static bool exclude_each_other(struct compiler* c, const cJSON* a, const cJSON* b, int depth) {
 	struct schema_parts x = {.n = 0}, y = {.n = 0};
 	if (depth == MAX_LOOKED || c->failed || ++c->looks > MOST_LOOKS)
 		return false;
@@ -224,11 +224,11 @@ static bool disjoint(struct compiler* c, const cJSON* a, const cJSON* b, int dep
 }
 
 /* Alternative i, and none of the others. */
-static const cJSON* alone(struct compiler* c, const cJSON* const* list, const cJSON* const* raw, int n,
-                          int i) {
+static const cJSON* only_alternative(struct compiler* c, const cJSON* const* list, const cJSON* const* raw,
+                                     int n, int i) {
 	cJSON* others = cJSON_CreateArray();
 	for (int j = 0; j < n && !c->failed; j++)
-		if (j != i && !disjoint(c, list[i], list[j], 0)) {
+		if (j != i && !exclude_each_other(c, list[i], list[j], 0)) {
 			cJSON* other = schema_negated(c, raw[j]);
 			schema_append(c, others, other);
 		}
@@ -257,13 +257,13 @@ int32_t schema_emit_combination(struct compiler* c, const cJSON* schema, const c
 	cJSON_ArrayForEach (one, alternatives) {
 		raw[n] = one;
 		/* alternatives that cannot hold beside the rest are not joined, so few of many conditions are left */
-		list[n] = !rest ? one : disjoint(c, one, rest, 0) ? &nothing : join_schema(c, one, rest);
+		list[n] = !rest ? one : exclude_each_other(c, one, rest, 0) ? &nothing : join_schema(c, one, rest);
 		if (c->failed)
 			return NOWHERE;
 		n++;
 	}
 	for (int i = 0; i < n && !c->failed; i++) {
-		const cJSON* of = exactly_one ? alone(c, list, raw, n, i) : list[i];
+		const cJSON* of = exactly_one ? only_alternative(c, list, raw, n, i) : list[i];
 		if (of && !c->failed)
 			all = emit_split(c->grammar, schema_emit(c, of, next), all);
 	}

@@ -195,7 +195,7 @@ int32_t schema_emit_bare(struct compiler*, const cJSON* schema, struct language*
 char* schema_number_text(const cJSON* value); /* without exponent and needless zeros; NULL: too long */
 int32_t schema_emit_number(struct compiler*, const cJSON* schema, bool whole, int32_t next);
 /* The product with the fewest states. Takes ownership of both, which may be NULL. */
-struct language* schema_product(struct compiler*, struct language*, struct language*, enum product);
+struct language* schema_product(struct compiler*, struct language*, struct language*, enum language_product);
 /* Returns the language; fails if it is NULL. */
 struct language* schema_keep_language(struct compiler*, struct language*);
 int32_t schema_emit_any_string(struct compiler*, int32_t next);

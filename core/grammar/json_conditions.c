@@ -7,16 +7,16 @@
 
 #include "core/grammar/json_compiler.h"
 
-static cJSON* copied(const cJSON* value) { return cJSON_Duplicate(value, true); }
+static cJSON* copy_value(const cJSON* value) { return cJSON_Duplicate(value, true); }
 
 /* {"type": type}, to which keywords are added. */
-static cJSON* typed(struct compiler* c, const char* type) {
+static cJSON* typed_schema(struct compiler* c, const char* type) {
 	return schema_wrapped(c, "type", cJSON_CreateString(type));
 }
 
 /* An object in which the member is there. */
 static cJSON* with_member(struct compiler* c, const char* name) {
-	cJSON* to = typed(c, "object");
+	cJSON* to = typed_schema(c, "object");
 	schema_put(c, to, "required", cJSON_CreateStringArray(&name, 1));
 	return to;
 }
@@ -39,10 +39,10 @@ static cJSON* without_member(struct compiler* c, const char* name) {
 }
 
 /* The reason why it fails, reported when it is reached: a schema may contain itself. */
-static cJSON* failing(struct compiler* c, const cJSON* schema) {
+static cJSON* failing_schema(struct compiler* c, const cJSON* schema) {
 	if (cJSON_IsBool(schema) || (cJSON_IsObject(schema) && !schema->child))
 		return cJSON_CreateBool(cJSON_IsFalse(schema));
-	return schema_wrapped(c, "not", copied(schema));
+	return schema_wrapped(c, "not", copy_value(schema));
 }
 
 static cJSON* both_of(struct compiler* c, cJSON* a, cJSON* b) {
@@ -52,10 +52,10 @@ static cJSON* both_of(struct compiler* c, cJSON* a, cJSON* b) {
 /* ---- not -------------------------------------------------------------------------------------- */
 
 /* A bound that is missed: the other one, one further. way NULL: it cannot be. */
-static cJSON* missed(struct compiler* c, const cJSON* field, const char* type, const char* other,
-                     int further) {
+static cJSON* missed_bound(struct compiler* c, const cJSON* field, const char* type, const char* other,
+                           int further) {
 	const int n = schema_count(c, field) + further;
-	cJSON* way = typed(c, type);
+	cJSON* way = typed_schema(c, type);
 	if (n >= 0)
 		schema_put(c, way, other, cJSON_CreateNumber(n));
 	else
@@ -72,7 +72,7 @@ static void add_failed_count(struct compiler* c, const cJSON* field, cJSON* ways
 	                                       {"maxProperties", "object", "minProperties"}};
 	for (int i = 0; i < 6; i++)
 		if (strcmp(field->string, bound[i][0]) == 0)
-			schema_append(c, ways, missed(c, field, bound[i][1], bound[i][2], i % 2 ? 1 : -1));
+			schema_append(c, ways, missed_bound(c, field, bound[i][1], bound[i][2], i % 2 ? 1 : -1));
 }
 
 static void add_failed_types(struct compiler* c, const cJSON* schema, const cJSON* field, cJSON* ways) {
@@ -80,7 +80,7 @@ static void add_failed_types(struct compiler* c, const cJSON* schema, const cJSO
 	if (cJSON_IsTrue(json_field(schema, "nullable")))
 		types |= 1u << TYPE_NULL;
 	if ((types >> TYPE_INTEGER & 1u) && !(types >> TYPE_NUMBER & 1u)) {
-		cJSON *way = typed(c, "number"), *never = cJSON_CreateArray();
+		cJSON *way = typed_schema(c, "number"), *never = cJSON_CreateArray();
 		schema_append(c, never, schema_wrapped(c, "multipleOf", cJSON_CreateNumber(1)));
 		schema_put(c, way, SCHEMA_NEVER, never);
 		schema_append(c, ways, way);
@@ -99,8 +99,8 @@ static bool add_failed_items(struct compiler* c, const cJSON* schema, const cJSO
 		for (int i = 0; i < 2; i++) {
 			if (i == 0 ? least == 0 : most < 0)
 				continue;
-			cJSON* way = typed(c, "array");
-			schema_put(c, way, "contains", copied(field));
+			cJSON* way = typed_schema(c, "array");
+			schema_put(c, way, "contains", copy_value(field));
 			schema_put(c, way, "minContains", cJSON_CreateNumber(i == 0 ? 0 : most + 1));
 			if (i == 0)
 				schema_put(c, way, "maxContains", cJSON_CreateNumber(least - 1));
@@ -111,10 +111,10 @@ static bool add_failed_items(struct compiler* c, const cJSON* schema, const cJSO
 	if (tuple) {
 		int n = 0;
 		cJSON_ArrayForEach (one, field) {
-			cJSON *way = typed(c, "array"), *prefix = cJSON_CreateArray();
+			cJSON *way = typed_schema(c, "array"), *prefix = cJSON_CreateArray();
 			for (int i = 0; i < n; i++)
 				schema_append(c, prefix, cJSON_CreateTrue());
-			schema_append(c, prefix, failing(c, one));
+			schema_append(c, prefix, failing_schema(c, one));
 			schema_put(c, way, "prefixItems", prefix);
 			schema_put(c, way, "minItems", cJSON_CreateNumber(++n));
 			schema_append(c, ways, way);
@@ -123,8 +123,8 @@ static bool add_failed_items(struct compiler* c, const cJSON* schema, const cJSO
 	}
 	if (strcmp(field->string, "items") != 0 || json_field(schema, "prefixItems") || cJSON_IsArray(items))
 		return false;
-	cJSON* way = typed(c, "array");
-	schema_put(c, way, "contains", failing(c, items));
+	cJSON* way = typed_schema(c, "array");
+	schema_put(c, way, "contains", failing_schema(c, items));
 	schema_append(c, ways, way);
 	return true;
 }
@@ -132,8 +132,8 @@ static bool add_failed_items(struct compiler* c, const cJSON* schema, const cJSO
 static void add_failed_dependencies(struct compiler* c, const cJSON* field, cJSON* ways) {
 	const cJSON* on;
 	cJSON_ArrayForEach (on, field) {
-		cJSON* needed = cJSON_IsArray(on) ? schema_wrapped(c, "required", copied(on)) : copied(on);
-		cJSON* other = failing(c, needed);
+		cJSON* needed = cJSON_IsArray(on) ? schema_wrapped(c, "required", copy_value(on)) : copy_value(on);
+		cJSON* other = failing_schema(c, needed);
 		schema_append(c, ways, both_of(c, with_member(c, on->string), other));
 		cJSON_Delete(needed);
 	}
@@ -144,17 +144,17 @@ static void add_failed_choice(struct compiler* c, const cJSON* field, cJSON* way
 	cJSON* none = cJSON_CreateArray();
 	const cJSON *one, *other;
 	cJSON_ArrayForEach (one, field)
-		schema_append(c, none, failing(c, one));
+		schema_append(c, none, failing_schema(c, one));
 	schema_append(c, ways, schema_wrapped(c, "allOf", none));
 	if (strcmp(field->string, "oneOf") == 0)
 		cJSON_ArrayForEach (one, field)
 			for (other = one->next; other; other = other->next)
-				schema_append(c, ways, both_of(c, copied(one), copied(other)));
+				schema_append(c, ways, both_of(c, copy_value(one), copy_value(other)));
 }
 
 /* An object with a member whose name keeps a schema, and whose value keeps another. */
 static void add_some_member(struct compiler* c, cJSON* ways, cJSON* names, cJSON* value) {
-	cJSON *way = typed(c, "object"), *list = cJSON_CreateArray();
+	cJSON *way = typed_schema(c, "object"), *list = cJSON_CreateArray();
 	cJSON* some = schema_wrapped(c, "propertyNames", names);
 	schema_put(c, some, "additionalProperties", value);
 	schema_append(c, list, some);
@@ -165,11 +165,11 @@ static void add_some_member(struct compiler* c, cJSON* ways, cJSON* names, cJSON
 static void add_failed_names(struct compiler* c, const cJSON* schema, const cJSON* field, cJSON* ways) {
 	const cJSON* one;
 	if (strcmp(field->string, "propertyNames") == 0)
-		add_some_member(c, ways, failing(c, field), cJSON_CreateTrue());
+		add_some_member(c, ways, failing_schema(c, field), cJSON_CreateTrue());
 	else if (strcmp(field->string, "patternProperties") == 0) {
 		cJSON_ArrayForEach (one, field)
 			add_some_member(c, ways, schema_wrapped(c, "pattern", cJSON_CreateString(one->string)),
-			                failing(c, one));
+			                failing_schema(c, one));
 	} else {
 		cJSON *known = cJSON_CreateArray(), *named = cJSON_CreateArray();
 		cJSON_ArrayForEach (one, json_field(schema, "properties"))
@@ -181,7 +181,7 @@ static void add_failed_names(struct compiler* c, const cJSON* schema, const cJSO
 		cJSON_ArrayForEach (one, json_field(schema, "patternProperties"))
 			schema_append(c, known, schema_wrapped(c, "pattern", cJSON_CreateString(one->string)));
 		add_some_member(c, ways, schema_wrapped(c, "not", schema_wrapped(c, "anyOf", known)),
-		                failing(c, field));
+		                failing_schema(c, field));
 	}
 }
 
@@ -194,7 +194,7 @@ static bool add_failures(struct compiler* c, const cJSON* schema, const cJSON* f
 			schema_append(c, ways, cJSON_IsString(one) ? without_member(c, one->valuestring) : NULL);
 	} else if (strcmp(name, "properties") == 0) {
 		cJSON_ArrayForEach (one, field) {
-			cJSON* other = failing(c, one);
+			cJSON* other = failing_schema(c, one);
 			if (cJSON_IsFalse(other)) {
 				cJSON_Delete(other);
 				continue;
@@ -206,9 +206,9 @@ static bool add_failures(struct compiler* c, const cJSON* schema, const cJSON* f
 		}
 	} else if (strcmp(name, "const") == 0 || strcmp(name, "enum") == 0) {
 		const bool several = strcmp(name, "enum") == 0 && cJSON_IsArray(field);
-		cJSON* values = several ? copied(field) : cJSON_CreateArray();
+		cJSON* values = several ? copy_value(field) : cJSON_CreateArray();
 		if (!several)
-			schema_append(c, values, copied(field));
+			schema_append(c, values, copy_value(field));
 		schema_append(c, ways, schema_wrapped(c, SCHEMA_EXCEPT, values));
 	} else if (strcmp(name, "type") == 0)
 		add_failed_types(c, schema, field, ways);
@@ -217,8 +217,9 @@ static bool add_failures(struct compiler* c, const cJSON* schema, const cJSON* f
 	else if (strcmp(name, "contentMediaType") == 0)
 		return false; /* of JSON less is written than there is */
 	else if (schema_is_of_strings(name) || (schema_is_of_numbers(name) && !cJSON_IsBool(field))) {
-		cJSON *way = typed(c, schema_is_of_strings(name) ? "string" : "number"), *never = cJSON_CreateArray();
-		schema_append(c, never, schema_wrapped(c, name, copied(field)));
+		cJSON *way = typed_schema(c, schema_is_of_strings(name) ? "string" : "number"),
+		      *never = cJSON_CreateArray();
+		schema_append(c, never, schema_wrapped(c, name, copy_value(field)));
 		schema_put(c, way, SCHEMA_NEVER, never);
 		schema_append(c, ways, way);
 	} else if (json_lists("items prefixItems contains", name))
@@ -227,7 +228,7 @@ static bool add_failures(struct compiler* c, const cJSON* schema, const cJSON* f
 		add_failed_choice(c, field, ways);
 	else if (strcmp(name, "allOf") == 0) {
 		cJSON_ArrayForEach (one, field)
-			schema_append(c, ways, failing(c, one));
+			schema_append(c, ways, failing_schema(c, one));
 	} else if (strcmp(name, "$ref") == 0) {
 		const cJSON* target = schema_resolve(c->root, field);
 		if (!target)
@@ -240,18 +241,18 @@ static bool add_failures(struct compiler* c, const cJSON* schema, const cJSON* f
 			c->negated--;
 		}
 	} else if (strcmp(name, "not") == 0)
-		schema_append(c, ways, copied(field));
+		schema_append(c, ways, copy_value(field));
 	else if (json_lists("dependencies dependentRequired dependentSchemas", name))
 		add_failed_dependencies(c, field, ways);
 	else if (strcmp(name, "if") == 0) {
 		const cJSON *then = json_field(schema, "then"), *otherwise = json_field(schema, "else");
 		if (then) {
-			cJSON* other = failing(c, then);
-			schema_append(c, ways, both_of(c, copied(field), other));
+			cJSON* other = failing_schema(c, then);
+			schema_append(c, ways, both_of(c, copy_value(field), other));
 		}
 		if (otherwise) {
-			cJSON* other = failing(c, field);
-			cJSON* neither = failing(c, otherwise);
+			cJSON* other = failing_schema(c, field);
+			cJSON* neither = failing_schema(c, otherwise);
 			schema_append(c, ways, both_of(c, other, neither));
 		}
 	} else if (json_lists("patternProperties additionalProperties propertyNames", name))
@@ -295,28 +296,28 @@ cJSON* schema_negated(struct compiler* c, const cJSON* schema) {
 /* ---- if, dependencies --------------------------------------------------------------------------- */
 
 /* Both hold, or the first does not and the third does; a NULL one requires nothing. */
-static cJSON* either(struct compiler* c, cJSON* condition, const cJSON* consequence, cJSON* failed,
-                     const cJSON* otherwise) {
+static cJSON* either_schema(struct compiler* c, cJSON* condition, const cJSON* consequence, cJSON* failed,
+                            const cJSON* otherwise) {
 	if (consequence)
-		condition = schema_wrapped(c, "allOf", schema_pair(c, condition, copied(consequence)));
+		condition = schema_wrapped(c, "allOf", schema_pair(c, condition, copy_value(consequence)));
 	if (otherwise)
-		failed = schema_wrapped(c, "allOf", schema_pair(c, failed, copied(otherwise)));
+		failed = schema_wrapped(c, "allOf", schema_pair(c, failed, copy_value(otherwise)));
 	return schema_wrapped(c, "anyOf", schema_pair(c, condition, failed));
 }
 
-static cJSON* conditional(struct compiler* c, const cJSON* schema) {
+static cJSON* rewrite_condition(struct compiler* c, const cJSON* schema) {
 	const cJSON *condition = json_field(schema, "if"), *then = json_field(schema, "then"),
 	            *otherwise = json_field(schema, "else");
 	if (!then && !otherwise) /* it decides what is evaluated, at most */
 		return c->evaluates
-		           ? schema_wrapped(c, "anyOf", schema_pair(c, copied(condition), cJSON_CreateTrue()))
+		           ? schema_wrapped(c, "anyOf", schema_pair(c, copy_value(condition), cJSON_CreateTrue()))
 		           : cJSON_CreateTrue();
-	return either(c, copied(condition), then, schema_negated(c, condition), otherwise);
+	return either_schema(c, copy_value(condition), then, schema_negated(c, condition), otherwise);
 }
 
 /* Required members are written first if nothing else decides the order. */
-static cJSON* dependency(struct compiler* c, const cJSON* on) {
-	cJSON* needed = cJSON_IsArray(on) ? schema_wrapped(c, "required", copied(on)) : copied(on);
+static cJSON* rewrite_dependency(struct compiler* c, const cJSON* on) {
+	cJSON* needed = cJSON_IsArray(on) ? schema_wrapped(c, "required", copy_value(on)) : copy_value(on);
 	cJSON* there = both_of(c, needed, with_member(c, on->string));
 	cJSON* missing = member_is(c, on->string, cJSON_CreateFalse());
 	return schema_wrapped(c, "anyOf", schema_pair(c, there, missing));
@@ -328,11 +329,11 @@ cJSON* schema_conditions(struct compiler* c, const cJSON* schema) {
 	if (json_field(schema, "not"))
 		schema_append(c, list, schema_negated(c, json_field(schema, "not")));
 	if (json_field(schema, "if"))
-		schema_append(c, list, conditional(c, schema));
+		schema_append(c, list, rewrite_condition(c, schema));
 	cJSON_ArrayForEach (field, schema) {
 		if (json_lists("dependencies dependentRequired dependentSchemas", field->string))
 			cJSON_ArrayForEach (one, field)
-				schema_append(c, list, dependency(c, one));
+				schema_append(c, list, rewrite_dependency(c, one));
 	}
 	return list;
 }

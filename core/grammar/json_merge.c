@@ -11,7 +11,7 @@ static const char* const type_names[] = {"object", "array", "string", "number", 
 /* ---- looking ---------------------------------------------------------------------------------- */
 
 /* The keywords that constrain. All others are annotations, as in the specification. */
-static bool describes(const char* keyword) {
+static bool is_annotation(const char* keyword) {
 	return !json_lists(
 	    "$ref $dynamicRef $recursiveRef type enum const anyOf oneOf allOf not if then else "
 	    "properties patternProperties additionalProperties unevaluatedProperties propertyNames "
@@ -37,7 +37,7 @@ bool schema_has(const cJSON* schema, const char* keywords) {
 bool schema_constrains_beyond(const cJSON* schema, const char* keywords) {
 	const cJSON* field;
 	cJSON_ArrayForEach (field, schema) {
-		if (!json_lists(keywords, field->string) && !describes(field->string))
+		if (!json_lists(keywords, field->string) && !is_annotation(field->string))
 			return true;
 	}
 	return false;
@@ -55,7 +55,7 @@ unsigned schema_type_set(const cJSON* type) {
 
 /* ---- making ----------------------------------------------------------------------------------- */
 
-static cJSON* fail(struct compiler* c, cJSON* schema, const char* problem) {
+static cJSON* fail_merge(struct compiler* c, cJSON* schema, const char* problem) {
 	schema_refuse(c, problem);
 	cJSON_Delete(schema);
 	return NULL;
@@ -64,12 +64,12 @@ static cJSON* fail(struct compiler* c, cJSON* schema, const char* problem) {
 void schema_put(struct compiler* c, cJSON* object, const char* name, cJSON* value) {
 	cJSON_DeleteItemFromObjectCaseSensitive(object, name);
 	if (!value || !cJSON_AddItemToObject(object, name, value))
-		fail(c, value, "out of memory");
+		fail_merge(c, value, "out of memory");
 }
 
 void schema_append(struct compiler* c, cJSON* list, cJSON* value) {
 	if (!value || !cJSON_AddItemToArray(list, value))
-		fail(c, value, "out of memory");
+		fail_merge(c, value, "out of memory");
 }
 
 cJSON* schema_wrapped(struct compiler* c, const char* keyword, cJSON* value) {
@@ -103,9 +103,9 @@ static int values_in(const cJSON* value) {
 }
 
 /* Schemas grow as they are joined: what they hold is what it costs. */
-static cJSON* counted(struct compiler* c, cJSON* made) {
+static cJSON* count_schema(struct compiler* c, cJSON* made) {
 	c->joined += values_in(made);
-	return c->joined <= MAX_JOINED ? made : fail(c, made, "too many schemas that have to hold at once");
+	return c->joined <= MAX_JOINED ? made : fail_merge(c, made, "too many schemas that have to hold at once");
 }
 
 static void copy_to(struct compiler* c, cJSON* object, const cJSON* value) {
@@ -113,7 +113,7 @@ static void copy_to(struct compiler* c, cJSON* object, const cJSON* value) {
 }
 
 /* {"allOf": [a, b]}: joined when it comes to it. */
-static cJSON* later(struct compiler* c, const cJSON* a, const cJSON* b) {
+static cJSON* merge_later(struct compiler* c, const cJSON* a, const cJSON* b) {
 	return schema_wrapped(c, "allOf", schema_pair(c, cJSON_Duplicate(a, true), cJSON_Duplicate(b, true)));
 }
 
@@ -169,7 +169,7 @@ static void join_keyword(struct compiler* c, cJSON* to, cJSON* mine, const cJSON
 	else if (json_lists("required " SCHEMA_EXCEPT, name))
 		add_values(c, mine, more, mine, false);
 	else if (json_lists("propertyNames unevaluatedProperties unevaluatedItems", name))
-		schema_put(c, to, name, later(c, mine, more));
+		schema_put(c, to, name, merge_later(c, mine, more));
 	else if (numbers && json_lists("minLength minItems minProperties", name))
 		join_bound(c, to, mine, more, false);
 	else if (numbers && json_lists("maxLength maxItems maxProperties", name))
@@ -224,10 +224,10 @@ static cJSON* join_flat(struct compiler* c, const cJSON* a, const cJSON* b) {
 	const cJSON* more;
 	if ((json_field(a, "nullable") && json_field(b, "type")) ||
 	    (json_field(b, "nullable") && json_field(a, "type")))
-		return fail(c, to, cannot);
+		return fail_merge(c, to, cannot);
 	cJSON_ArrayForEach (more, b) {
 		cJSON* mine = cJSON_GetObjectItemCaseSensitive(to, more->string);
-		if (describes(more->string) || is_together(more->string))
+		if (is_annotation(more->string) || is_together(more->string))
 			continue;
 		if (!mine)
 			copy_to(c, to, more);
@@ -241,7 +241,7 @@ static cJSON* join_flat(struct compiler* c, const cJSON* a, const cJSON* b) {
 	const cJSON* type = cJSON_GetObjectItemCaseSensitive(to, "type");
 	const cJSON* values = cJSON_GetObjectItemCaseSensitive(to, "enum");
 	if (!(cJSON_IsArray(type) && !type->child) && !(cJSON_IsArray(values) && !values->child))
-		return counted(c, to);
+		return count_schema(c, to);
 	cJSON_Delete(to);
 	return cJSON_CreateFalse();
 }
@@ -348,7 +348,7 @@ static void hush_groups(struct compiler* c, cJSON* to, const char* list, const c
 }
 
 /* The flat schema as one that does not constrain what is evaluated. Takes it over. */
-static cJSON* hushed(struct compiler* c, cJSON* to) {
+static cJSON* without_evaluated(struct compiler* c, cJSON* to) {
 	static const char* const lists[] = {"anyOf", "oneOf", "allOf"};
 	if (!cJSON_IsObject(to) || c->failed)
 		return to;
@@ -379,7 +379,7 @@ static void spell_out_choice(struct compiler* c, cJSON* to) {
 		cJSON_ArrayForEach (other, choice)
 			if (other != one && !c->failed)
 				schema_append(c, all, schema_negated(c, other));
-		schema_append(c, list, counted(c, schema_wrapped(c, "allOf", all)));
+		schema_append(c, list, count_schema(c, schema_wrapped(c, "allOf", all)));
 	}
 	cJSON_Delete(choice);
 	if (json_field(to, "anyOf"))
@@ -404,7 +404,7 @@ static cJSON* settle_alternatives(struct compiler* c, cJSON* to, int depth) {
 	return schema_wrapped(c, "anyOf", list);
 }
 
-static cJSON* resolved(struct compiler* c, cJSON* to, int depth) {
+static cJSON* resolve_references(struct compiler* c, cJSON* to, int depth) {
 	if (c->failed || !cJSON_IsObject(to) || !schema_has(to, "unevaluatedProperties unevaluatedItems"))
 		return to;
 	if (json_field(to, "oneOf"))
@@ -441,11 +441,11 @@ static cJSON* flat_at(struct compiler* c, const cJSON* schema, bool within, int 
 	if (c->failed)
 		return NULL;
 	if (++c->joined > MAX_JOINED || depth > MAX_CHAIN)
-		return fail(c, NULL, "too many schemas that have to hold at once");
+		return fail_merge(c, NULL, "too many schemas that have to hold at once");
 	if (cJSON_IsBool(schema))
 		return cJSON_Duplicate(schema, true);
 	if (!cJSON_IsObject(schema))
-		return fail(c, NULL, "a schema is neither an object nor a boolean");
+		return fail_merge(c, NULL, "a schema is neither an object nor a boolean");
 	cJSON* to = schema_without(c, schema, "$ref allOf then else " SCHEMA_CONDITIONS " " SCHEMA_QUIET);
 	if (reference) {
 		const cJSON* target = schema_resolve(c->root, reference);
@@ -457,16 +457,17 @@ static cJSON* flat_at(struct compiler* c, const cJSON* schema, bool within, int 
 		to = schema_both(c, to, flat_at(c, target, true, depth + 1));
 	}
 	if (all && !cJSON_IsArray(all))
-		return fail(c, to, "\"allOf\" is not an array");
+		return fail_merge(c, to, "\"allOf\" is not an array");
 	cJSON_ArrayForEach (one, all)
 		to = schema_both(c, to, flat_at(c, one, true, depth + 1));
 	if (json_field(schema, SCHEMA_QUIET))
-		to = schema_both(c, to, hushed(c, flat_at(c, json_field(schema, SCHEMA_QUIET), true, depth + 1)));
+		to = schema_both(c, to,
+		                 without_evaluated(c, flat_at(c, json_field(schema, SCHEMA_QUIET), true, depth + 1)));
 	cJSON* conditions = schema_has(schema, SCHEMA_CONDITIONS) ? schema_conditions(c, schema) : NULL;
 	cJSON_ArrayForEach (one, conditions)
 		to = schema_both(c, to, flat_at(c, one, true, depth + 1));
 	cJSON_Delete(conditions);
-	return within ? resolved(c, to, depth) : to;
+	return within ? resolve_references(c, to, depth) : to;
 }
 
 cJSON* schema_flat(struct compiler* c, const cJSON* schema, bool within) {
@@ -477,8 +478,8 @@ cJSON* schema_without(struct compiler* c, const cJSON* schema, const char* keywo
 	cJSON* to = cJSON_CreateObject();
 	const cJSON* field;
 	cJSON_ArrayForEach (field, schema) {
-		if (!json_lists(keywords, field->string) && !describes(field->string))
+		if (!json_lists(keywords, field->string) && !is_annotation(field->string))
 			copy_to(c, to, field);
 	}
-	return counted(c, to);
+	return count_schema(c, to);
 }

@@ -67,7 +67,7 @@ struct number_writing {
 	size_t n;
 };
 
-static void put(struct number_writing* w, const char* text) {
+static void put_text(struct number_writing* w, const char* text) {
 	const size_t n = strlen(text);
 	if (w->n + n < ROOM) {
 		memcpy(w->text + w->n, text, n + 1);
@@ -79,9 +79,9 @@ static void put(struct number_writing* w, const char* text) {
 static bool put_greater(struct number_writing* w, const char* before, char digit) {
 	if (digit == '9')
 		return false;
-	put(w, "|");
-	put(w, before);
-	put(w, (const char[]){'[', (char)(digit + 1), '-', '9', ']', 0});
+	put_text(w, "|");
+	put_text(w, before);
+	put_text(w, (const char[]){'[', (char)(digit + 1), '-', '9', ']', 0});
 	return true;
 }
 
@@ -91,39 +91,41 @@ static void put_over(struct number_writing* w, const struct decimal* d, bool equ
 	parts_of(d, whole, fraction);
 	const int n = (int)strlen(whole), m = (int)strlen(fraction);
 	snprintf(more, sizeof more, "[1-9][0-9]{%d,}(\\.[0-9]+)?", n);
-	put(w, more);
+	put_text(w, more);
 	for (int i = 0; i < n; i++) {
 		char before[2 * MAX_DIGITS + 2];
 		snprintf(before, sizeof before, "%.*s", i, whole);
 		if (!put_greater(w, before, whole[i]))
 			continue;
 		snprintf(more, sizeof more, "[0-9]{%d}(\\.[0-9]+)?", n - 1 - i);
-		put(w, more);
+		put_text(w, more);
 	}
 	for (int i = 0; i < m; i++) {
 		char before[4 * MAX_DIGITS + 8];
 		snprintf(before, sizeof before, "%s\\.%.*s", whole, i, fraction);
 		if (put_greater(w, before, fraction[i]))
-			put(w, "[0-9]*");
+			put_text(w, "[0-9]*");
 	}
-	put(w, "|");
-	put(w, whole);
-	put(w, m > 0 ? "\\." : "");
-	put(w, fraction);
-	put(w, m > 0 ? equal ? "[0-9]*" : "[0-9]*[1-9][0-9]*" : equal ? "(\\.[0-9]+)?" : "\\.[0-9]*[1-9][0-9]*");
+	put_text(w, "|");
+	put_text(w, whole);
+	put_text(w, m > 0 ? "\\." : "");
+	put_text(w, fraction);
+	put_text(w, m > 0   ? equal ? "[0-9]*" : "[0-9]*[1-9][0-9]*"
+	            : equal ? "(\\.[0-9]+)?"
+	                    : "\\.[0-9]*[1-9][0-9]*");
 }
 
 static void put_equal(struct number_writing* w, const struct decimal* d) {
 	char whole[2 * MAX_DIGITS + 2], fraction[2 * MAX_DIGITS + 2];
 	parts_of(d, whole, fraction);
-	put(w, d->negative ? "-" : "");
-	put(w, whole);
-	put(w, *fraction ? "\\." : "(\\.0+)?");
-	put(w, fraction);
-	put(w, *fraction ? "0*" : "");
+	put_text(w, d->negative ? "-" : "");
+	put_text(w, whole);
+	put_text(w, *fraction ? "\\." : "(\\.0+)?");
+	put_text(w, fraction);
+	put_text(w, *fraction ? "0*" : "");
 }
 
-static struct language* written(struct compiler* c, struct number_writing* w) {
+static struct language* language_of_writing(struct compiler* c, struct number_writing* w) {
 	struct language* l = w->text ? language_of_pattern(w->text, w->n, true, c->error) : NULL;
 	c->failed |= !l;
 	free(w->text);
@@ -145,7 +147,7 @@ static struct language* all_numbers(struct compiler* c, bool whole) {
 /* ---- keywords --------------------------------------------------------------------------------- */
 
 /* Numbers on one side of a bound. */
-static struct language* beyond(struct compiler* c, const cJSON* value, bool upper, bool equal) {
+static struct language* language_beyond(struct compiler* c, const cJSON* value, bool upper, bool equal) {
 	struct decimal d;
 	if (!read_decimal(value, &d))
 		return schema_refuse_keyword(c, upper ? "maximum" : "minimum", "has too many digits"), NULL;
@@ -155,16 +157,16 @@ static struct language* beyond(struct compiler* c, const cJSON* value, bool uppe
 	const bool inverted = upper != d.negative;
 	struct number_writing w = {.text = malloc(ROOM)};
 	if (w.text) {
-		put(&w, d.negative ? "-(" : "(");
+		put_text(&w, d.negative ? "-(" : "(");
 		put_over(&w, &d, inverted ? !equal : equal);
-		put(&w, ")");
+		put_text(&w, ")");
 	}
-	struct language* over = written(c, &w);
+	struct language* over = language_of_writing(c, &w);
 	return inverted ? schema_product(c, all_numbers(c, false), over, ONLY_FIRST) : over;
 }
 
 /* Remainders of what was read: of the whole part, and of each place of the fraction. */
-static struct language* multiples(struct compiler* c, int divisor, int places) {
+static struct language* language_of_multiples(struct compiler* c, int divisor, int places) {
 	struct language* l = language_open();
 	int power[32];
 	bool good = l != NULL;
@@ -250,20 +252,20 @@ static struct language* first_multiples(struct compiler* c, int64_t divisor, int
 	for (int i = 0; i < places && whole % 5 == 0; i++)
 		whole /= 5;
 	if (w.text)
-		put(&w, "0(\\.0+)?|-?(");
+		put_text(&w, "0(\\.0+)?|-?(");
 	for (int i = 1; i <= FIRST_MULTIPLES / (places > 0 ? 4 : 1) && w.text; i++) {
 		char text[96];
 		snprintf(text, sizeof text, "%s%lld(\\.0+)?", i > 1 ? "|" : "", (long long)(whole * i));
-		put(&w, text);
+		put_text(&w, text);
 		if (places > 0) {
 			snprintf(text, sizeof text, "|%lld\\.%0*lld0*", (long long)(divisor * i / scale), width,
 			         (long long)(divisor * i % scale));
-			put(&w, text);
+			put_text(&w, text);
 		}
 	}
 	if (w.text)
-		put(&w, ")");
-	return written(c, &w);
+		put_text(&w, ")");
+	return language_of_writing(c, &w);
 }
 
 /* all: not only the first of them will do. */
@@ -279,7 +281,7 @@ static struct language* of_multiple(struct compiler* c, const cJSON* value, bool
 		return round_multiples(c, (int)divisor, tens);
 	if (tens == 0 && places <= 30 && divisor <= MAX_REMAINDERS &&
 	    divisor * (places + 2) + 3 <= LANGUAGE_STATES && d.n <= 4)
-		return multiples(c, (int)divisor, places);
+		return language_of_multiples(c, (int)divisor, places);
 	for (int i = 0; i < tens && d.n + tens <= MAX_DIVISOR_DIGITS; i++)
 		divisor *= 10;
 	if (all || d.n + tens > MAX_DIVISOR_DIGITS || places > MAX_DIVISOR_DIGITS)
@@ -303,7 +305,7 @@ static struct language* of_keyword(struct compiler* c, const cJSON* schema, cons
 		return schema_refuse(c, "a bound is not a number"), NULL;
 	const bool strict =
 	    exclusive || cJSON_IsTrue(json_field(schema, upper ? "exclusiveMaximum" : "exclusiveMinimum"));
-	return beyond(c, field, upper, !strict);
+	return language_beyond(c, field, upper, !strict);
 }
 
 static struct language* make_number_language(struct compiler* c, const cJSON* schema, bool whole) {
@@ -321,7 +323,7 @@ static struct language* make_number_language(struct compiler* c, const cJSON* sc
 				struct number_writing w = {.text = malloc(ROOM)};
 				if (cJSON_IsNumber(one) && w.text && read_decimal(one, &d)) {
 					put_equal(&w, &d);
-					all = schema_product(c, all, written(c, &w), ONLY_FIRST);
+					all = schema_product(c, all, language_of_writing(c, &w), ONLY_FIRST);
 				} else {
 					free(w.text);
 					if (cJSON_IsNumber(one))
@@ -344,7 +346,7 @@ static struct language* make_number_language(struct compiler* c, const cJSON* sc
 }
 
 /* Those without needless zeros. */
-static struct language* once(struct compiler* c) {
+static struct language* language_without_zeros(struct compiler* c) {
 	static const char text[] = "0|-?[1-9][0-9]*|-?(0|[1-9][0-9]*)\\.[0-9]*[1-9]";
 	struct language* l = language_of_pattern(text, sizeof text - 1, true, c->error);
 	c->failed |= !l;
@@ -372,7 +374,7 @@ int32_t schema_emit_number(struct compiler* c, const cJSON* schema, bool whole, 
 		return schema_emit_any_number(c, whole, next);
 	struct language* l = make_number_language(c, schema, whole);
 	if (l && c->once)
-		l = schema_product(c, l, once(c), BOTH);
+		l = schema_product(c, l, language_without_zeros(c), BOTH);
 	const int32_t at =
 	    l ? language_emit(c->grammar, l, emit_characters, &c->rules.classes, -1, next) : NOWHERE;
 	language_free(l);

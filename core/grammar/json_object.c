@@ -8,7 +8,7 @@
 
 enum { MAX_CLASSES = 64, MAX_COUNTED = 1 << 13, MAX_SOME = 4 };
 
-struct member {
+struct object_member {
 	const char* name;
 	const cJSON* schema; /* NULL: any value */
 	bool required;
@@ -37,7 +37,7 @@ struct object {
 	int n_groups;
 	bool named; /* a group has properties that count as evaluated: others come only where the schema allows it
 	             */
-	struct member member[MAX_PROPERTIES];
+	struct object_member member[MAX_PROPERTIES];
 	int n;
 	struct name_class class[MAX_CLASSES];
 	int n_classes;
@@ -119,7 +119,7 @@ static bool add_member(struct object* o, const char* name, bool required) {
 		return schema_refuse(o->c, "more than 1024 properties are not supported"), false;
 	else
 		o->member[o->n++] =
-		    (struct member){.name = name, .schema = schema_of_name(o, name), .required = required};
+		    (struct object_member){.name = name, .schema = schema_of_name(o, name), .required = required};
 	return !o->c->failed;
 }
 
@@ -136,7 +136,7 @@ static bool is_never(const cJSON* schema) {
 /* Sorts by insertion: as a rule they are in order. */
 static void sort_members(struct object* o) {
 	for (int i = 0; i < o->n && !o->c->failed; i++) {
-		struct member moved = o->member[i];
+		struct object_member moved = o->member[i];
 		int to = i;
 		moved.rank = schema_rank(o->c, moved.name);
 		for (; to > 0 && o->member[to - 1].rank > moved.rank; to--)
@@ -308,7 +308,8 @@ static void make_others(struct object* o) {
 /* ---- emission --------------------------------------------------------------------------------- */
 
 /* Without the first quote. of NULL: any value. */
-static int32_t emit_member(struct compiler* c, const struct member* member, const cJSON* of, int32_t next) {
+static int32_t emit_member(struct compiler* c, const struct object_member* member, const cJSON* of,
+                           int32_t next) {
 	const size_t before = c->path_size;
 	const int written = snprintf(c->path + before, PATH_SIZE - before, "/properties/%.40s", member->name);
 	if (written > 0 && (size_t)written < PATH_SIZE - before)
@@ -367,8 +368,8 @@ static int32_t emit_some_others(struct object* o, int k, int missing, int32_t en
 }
 
 /* The state after a member's name and value, after k members of which a set of `some` has come. */
-static int32_t emit_named(struct object* o, const struct member* member, bool counted, int set, int sets,
-                          const int32_t* begun) {
+static int32_t emit_named(struct object* o, const struct object_member* member, bool counted, int set,
+                          int sets, const int32_t* begun) {
 	struct compiler* c = o->c;
 	int32_t all = NOWHERE;
 	for (int kept = 0; kept < sets && !c->failed && !c->grammar->failed; kept++) {
@@ -404,7 +405,7 @@ static int32_t emit_members(struct object* o, bool counted, int32_t close) {
 			begun[i] = emit_split(g, schema_emit_comma(c, emit_quote(c, named[i])), begun[i]);
 	}
 	for (int m = o->n - 1; m >= 0 && !c->failed && !g->failed; m--) {
-		const struct member* member = &o->member[m];
+		const struct object_member* member = &o->member[m];
 		may_end = may_end && !member->required;
 		for (int i = 0; i < (counted ? m + 1 : 1) * sets && !g->failed; i++) {
 			const int k = i / sets, set = i % sets;
@@ -429,7 +430,7 @@ static int32_t emit_members(struct object* o, bool counted, int32_t close) {
 }
 
 /* The rule of each set of `some` that the member may keep. */
-static void make_member_rules(struct object* o, struct member* member) {
+static void make_member_rules(struct object* o, struct object_member* member) {
 	struct compiler* c = o->c;
 	int possible = 0;
 	for (int j = 0; j < o->n_some; j++)

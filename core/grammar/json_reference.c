@@ -19,7 +19,7 @@ struct referenced_place {
 	bool dynamic;
 };
 
-struct places {
+struct schema_places {
 	struct referenced_place* of; /* (n) */
 	int n;
 	const cJSON** later; /* (n_later) targets, which may lie where no keyword states that there are schemas */
@@ -32,7 +32,7 @@ struct places {
 
 /* ---- pointers --------------------------------------------------------------------------------- */
 
-static int decoded(const char** at) {
+static int decode_character(const char** at) {
 	const char* from = *at;
 	if (from[0] == '%' && hexadecimal_digit(from[1]) >= 0 && hexadecimal_digit(from[2]) >= 0) {
 		*at += 3;
@@ -51,13 +51,13 @@ static const cJSON* child_of(const cJSON* of, const char* name) {
 }
 
 /* A pointer's text, which begins with / or is empty. */
-static const cJSON* pointed(const cJSON* at, const char* from) {
+static const cJSON* find_pointed(const cJSON* at, const char* from) {
 	char* name = malloc(strlen(from) + 1);
 	while (at && *from && name) {
 		size_t n = 0;
 		at = *from++ == '/' ? at : NULL;
 		while (*from && *from != '/') {
-			int letter = decoded(&from);
+			int letter = decode_character(&from);
 			if (letter == '~')
 				letter = *from == '1' ? '/' : '~', from += *from == '0' || *from == '1';
 			name[n++] = (char)letter;
@@ -71,7 +71,7 @@ static const cJSON* pointed(const cJSON* at, const char* from) {
 
 const cJSON* schema_resolve(const cJSON* root, const cJSON* reference) {
 	return cJSON_IsString(reference) && reference->valuestring[0] == '#'
-	           ? pointed(root, reference->valuestring + 1)
+	           ? find_pointed(root, reference->valuestring + 1)
 	           : NULL;
 }
 
@@ -128,7 +128,7 @@ static void remove_dots(char* path) {
 }
 
 /* RFC 3986, section 5.2, without queries of the base. to: (MAX_URI) */
-static void resolve(const char* base, const char* reference, char* to) {
+static void resolve_reference(const char* base, const char* reference, char* to) {
 	size_t keep = strcspn(base, "#"), path = scheme_of(base);
 	if (strncmp(base + path, "//", 2) == 0)
 		path += 2 + strcspn(base + path + 2, "/?#");
@@ -166,7 +166,7 @@ static const char of_schemas[] =
 static const char of_lists[] = "allOf anyOf oneOf prefixItems items";
 static const char of_maps[] = "$defs definitions dependencies dependentSchemas patternProperties properties";
 
-static void add_place(struct places* p, const cJSON* schema, const char* base, const char* anchor,
+static void add_place(struct schema_places* p, const cJSON* schema, const char* base, const char* anchor,
                       bool dynamic) {
 	char* kept = grow_by_one(&p->of, (size_t)p->n, sizeof *p->of) ? strdup(base) : NULL;
 	if (kept)
@@ -185,21 +185,21 @@ static const char* base_within(bool old, const cJSON* schema, const char* base, 
 	const char* id = text_of(schema, "$id");
 	if (!id || *id == '#' || (old && text_of(schema, "$ref")))
 		return base;
-	resolve(base, id, inner);
+	resolve_reference(base, id, inner);
 	inner[strcspn(inner, "#")] = 0;
 	return inner;
 }
 
-static void point(struct places*, cJSON*, const char* base);
+static void point_places(struct schema_places*, cJSON*, const char* base);
 
 /* Visits every schema below, with its base. */
-static void visit(struct places* p, cJSON* schema, const char* base, int depth,
-                  void (*each)(struct places*, cJSON*, const char* base)) {
+static void visit_schema(struct schema_places* p, cJSON* schema, const char* base, int depth,
+                         void (*each)(struct schema_places*, cJSON*, const char* base)) {
 	char inner[MAX_URI];
 	cJSON *field, *one;
 	if (!cJSON_IsObject(schema) || depth == MAX_DEPTH || p->c->failed)
 		return;
-	if (schema->type & SEEN && each == point)
+	if (schema->type & SEEN && each == point_places)
 		return;
 	base = base_within(p->old, schema, base, inner);
 	each(p, schema, base);
@@ -207,13 +207,13 @@ static void visit(struct places* p, cJSON* schema, const char* base, int depth,
 		const bool map = json_lists(of_maps, field->string) && cJSON_IsObject(field);
 		if (map || (json_lists(of_lists, field->string) && cJSON_IsArray(field)))
 			cJSON_ArrayForEach (one, field)
-				visit(p, one, base, depth + 1, each);
+				visit_schema(p, one, base, depth + 1, each);
 		else if (json_lists(of_schemas, field->string))
-			visit(p, field, base, depth + 1, each);
+			visit_schema(p, field, base, depth + 1, each);
 	}
 }
 
-static void collect(struct places* p, cJSON* schema, const char* base) {
+static void collect_places(struct schema_places* p, cJSON* schema, const char* base) {
 	const char *id = text_of(schema, "$id"), *anchor = text_of(schema, "$anchor"),
 	           *dynamic = text_of(schema, "$dynamicAnchor");
 	p->c->evaluates |= schema_has(schema, "unevaluatedProperties unevaluatedItems");
@@ -227,7 +227,7 @@ static void collect(struct places* p, cJSON* schema, const char* base) {
 		add_place(p, schema, base, dynamic, true);
 }
 
-static const struct referenced_place* find_place(const struct places* p, const char* base,
+static const struct referenced_place* find_place(const struct schema_places* p, const char* base,
                                                  const char* anchor) {
 	for (int i = 0; i < p->n; i++) {
 		const struct referenced_place* at = &p->of[i];
@@ -239,10 +239,10 @@ static const struct referenced_place* find_place(const struct places* p, const c
 }
 
 /* *dynamic: it led to a $dynamicAnchor. */
-static const cJSON* find_target(const struct places* p, const char* base, const char* reference,
+static const cJSON* find_target(const struct schema_places* p, const char* base, const char* reference,
                                 bool* dynamic) {
 	char uri[MAX_URI];
-	resolve(base, reference, uri);
+	resolve_reference(base, reference, uri);
 	char* fragment = strchr(uri, '#');
 	if (fragment)
 		*fragment++ = 0;
@@ -251,18 +251,18 @@ static const cJSON* find_target(const struct places* p, const char* base, const 
 		char name[MAX_URI];
 		size_t n = 0;
 		for (const char* at = fragment; *at;)
-			name[n++] = (char)decoded(&at);
+			name[n++] = (char)decode_character(&at);
 		name[n] = 0;
 		const struct referenced_place* anchor = find_place(p, uri, name);
 		*dynamic = anchor && anchor->dynamic;
 		return anchor ? anchor->schema : NULL;
 	}
 	const struct referenced_place* resource = find_place(p, uri, NULL);
-	return resource ? pointed(resource->schema, fragment ? fragment : "") : NULL;
+	return resource ? find_pointed(resource->schema, fragment ? fragment : "") : NULL;
 }
 
 /* The outermost resource's anchor is the one that is meant; where the root has none that is not known. */
-static const cJSON* find_outermost(const struct places* p, const char* reference) {
+static const cJSON* find_outermost(const struct schema_places* p, const char* reference) {
 	const char* name = strchr(reference, '#') + 1;
 	const cJSON* only = NULL;
 	int n = 0;
@@ -276,7 +276,7 @@ static const cJSON* find_outermost(const struct places* p, const char* reference
 	return n == 1 ? only : NULL;
 }
 
-static void add_later(struct places* p, const cJSON* target) {
+static void add_later(struct schema_places* p, const cJSON* target) {
 	if (grow_by_one(&p->later, (size_t)p->n_later, sizeof *p->later))
 		p->later[p->n_later++] = target;
 	else
@@ -284,12 +284,12 @@ static void add_later(struct places* p, const cJSON* target) {
 }
 
 /* It is already as it is to be. */
-static bool is_from_root(const struct places* p, const char* base, const char* reference) {
+static bool is_from_root(const struct schema_places* p, const char* base, const char* reference) {
 	return reference[0] == '#' && (reference[1] == '/' || !reference[1]) && p->n > 0 &&
 	       strcmp(base, p->of[0].base) == 0;
 }
 
-static void point(struct places* p, cJSON* schema, const char* base) {
+static void point_places(struct schema_places* p, cJSON* schema, const char* base) {
 	static const char* const keywords[] = {"$ref", "$dynamicRef"};
 	schema->type |= SEEN;
 	if (schema != p->root && !text_of(p->root, "$schema") && text_of(schema, "$id") &&
@@ -302,7 +302,7 @@ static void point(struct places* p, cJSON* schema, const char* base) {
 		if (!reference || strlen(reference) >= MAX_URI / 2 || p->c->failed)
 			continue;
 		if (i == 0 && is_from_root(p, base, reference)) {
-			const cJSON* there = pointed(p->root, reference + 1);
+			const cJSON* there = find_pointed(p->root, reference + 1);
 			if (there && !(there->type & SEEN))
 				add_later(p, there);
 			continue;
@@ -329,11 +329,11 @@ static void point(struct places* p, cJSON* schema, const char* base) {
 
 void schema_point(struct compiler* c, cJSON* root) {
 	const char* draft = text_of(root, "$schema");
-	struct places p = {.root = root, .c = c, .old = draft && strstr(draft, "/draft-0")};
-	visit(&p, root, "", 0, collect);
-	visit(&p, root, "", 0, point);
+	struct schema_places p = {.root = root, .c = c, .old = draft && strstr(draft, "/draft-0")};
+	visit_schema(&p, root, "", 0, collect_places);
+	visit_schema(&p, root, "", 0, point_places);
 	for (int i = 0; i < p.n_later; i++)
-		visit(&p, (cJSON*)(uintptr_t)p.later[i], p.n > 0 ? p.of[0].base : "", 0, point);
+		visit_schema(&p, (cJSON*)(uintptr_t)p.later[i], p.n > 0 ? p.of[0].base : "", 0, point_places);
 	free(p.later);
 	for (int i = 0; i < p.n; i++)
 		free(p.of[i].base);

@@ -48,13 +48,13 @@ void schema_close(struct compiler* c) {
 }
 
 /* The program of a text that starts there; NOWHERE: the error is set. */
-static struct grammar* finished(struct grammar* g, int32_t start, struct error* error) {
+static struct grammar* finish_grammar(struct grammar* g, int32_t start, struct error* error) {
 	g->rule[0] = start;
 	return program_close(g, start != NOWHERE, error);
 }
 
 /* Whether a whole text is one of the grammar's. */
-static bool takes(struct states* states, const char* text, size_t size) {
+static bool matches_text(struct states* states, const char* text, size_t size) {
 	states_forget(states);
 	int at = states_start(states);
 	for (size_t i = 0; i < size && at != STATE_DEAD; i++) {
@@ -67,24 +67,23 @@ static bool takes(struct states* states, const char* text, size_t size) {
 
 /* ---- shared rules --------------------------------------------------------------------------- */
 
-static int32_t emit_matching(struct compiler* c, const char* expression, bool whole,
-                             character_emitter* characters, int32_t next) {
+static int32_t emit_matching(struct compiler* c, const char* expression) {
 	const int32_t at =
-	    pattern_emit(c->grammar, expression, strlen(expression), whole, characters, next, c->error);
+	    pattern_emit(c->grammar, expression, strlen(expression), true, emit_characters, RETURNS, c->error);
 	c->failed |= at == NOWHERE;
 	return at;
 }
 
-static int32_t emit_literal(struct compiler* c, const char* text, int32_t next) {
+int32_t schema_emit_literal(struct compiler* c, const char* text, int32_t next) {
 	return emit_text(c->grammar, text, strlen(text), next);
 }
 
 static int32_t emit_shared(struct compiler*, enum shared, int32_t next);
-static int32_t emit_space(struct compiler* c, int32_t next) {
+int32_t schema_emit_space(struct compiler* c, int32_t next) {
 	return c->once ? next : emit_shared(c, SHARED_SPACE, next);
 }
-static int32_t emit_comma(struct compiler* c, int32_t next) {
-	return emit_literal(c, c->once ? ", " : ",", next);
+int32_t schema_emit_comma(struct compiler* c, int32_t next) {
+	return schema_emit_literal(c, c->once ? ", " : ",", next);
 }
 character_emitter* schema_characters(const struct compiler* c) {
 	return c->bare ? emit_characters : c->once ? emit_json_characters_once : emit_json_characters;
@@ -93,20 +92,20 @@ character_emitter* schema_characters(const struct compiler* c) {
 /* separated by commas: begun with one where `more`; `item` emits one before what follows it */
 static int32_t emit_list(struct compiler* c, int32_t (*item)(struct compiler*, int32_t), int32_t close) {
 	struct grammar* g = c->grammar;
-	const int32_t end = emit_space(c, close);
+	const int32_t end = schema_emit_space(c, close);
 	const int32_t loop = emit_loop(g, end);
 	const int32_t one = item(c, loop);
-	loop_close(g, loop, emit_comma(c, emit_space(c, one)));
-	return emit_split(g, emit_space(c, one), close);
+	loop_close(g, loop, schema_emit_comma(c, schema_emit_space(c, one)));
+	return emit_split(g, schema_emit_space(c, one), close);
 }
 
-static int32_t any_value(struct compiler* c, int32_t next) { return emit_shared(c, SHARED_VALUE, next); }
-static int32_t colon(struct compiler* c, int32_t next) {
-	const int32_t spaced = emit_literal(c, " ", next);
-	return emit_literal(c, ":", c->once ? spaced : emit_split(c->grammar, next, spaced));
+int32_t schema_emit_any(struct compiler* c, int32_t next) { return emit_shared(c, SHARED_VALUE, next); }
+int32_t schema_emit_colon(struct compiler* c, int32_t next) {
+	const int32_t spaced = schema_emit_literal(c, " ", next);
+	return schema_emit_literal(c, ":", c->once ? spaced : emit_split(c->grammar, next, spaced));
 }
 static int32_t any_member(struct compiler* c, int32_t next) {
-	return emit_shared(c, SHARED_STRING, colon(c, any_value(c, next)));
+	return emit_shared(c, SHARED_STRING, schema_emit_colon(c, schema_emit_any(c, next)));
 }
 
 static int32_t emit_any_value(struct compiler* c) {
@@ -114,7 +113,7 @@ static int32_t emit_any_value(struct compiler* c) {
 	struct grammar* g = c->grammar;
 	int32_t all = NOWHERE;
 	for (int i = 0; i < 3; i++)
-		all = emit_split(g, emit_literal(c, words[i], RETURNS), all);
+		all = emit_split(g, schema_emit_literal(c, words[i], RETURNS), all);
 	all = emit_split(g, emit_shared(c, SHARED_NUMBER, RETURNS), all);
 	all = emit_split(g, emit_shared(c, SHARED_STRING, RETURNS), all);
 	all = emit_split(g, emit_shared(c, SHARED_OBJECT, RETURNS), all);
@@ -134,15 +133,16 @@ static int32_t emit_shared_rule(struct compiler* c, enum shared which) {
 	    [SHARED_NUMBER] = "0|-?[1-9][0-9]*|-?(0|[1-9][0-9]*)\\.[0-9]*[1-9]"};
 	const char* const text = c->once ? once[which] : expression[which];
 	if (text)
-		return emit_matching(c, text, true, emit_characters, RETURNS);
+		return emit_matching(c, text);
 	if (which == SHARED_OBJECT && c->once) { /* several could come in another order */
-		const int32_t close = emit_literal(c, "}", RETURNS);
-		return emit_literal(c, "{", emit_split(c->grammar, any_member(c, close), close));
+		const int32_t close = schema_emit_literal(c, "}", RETURNS);
+		return schema_emit_literal(c, "{", emit_split(c->grammar, any_member(c, close), close));
 	}
 	if (which == SHARED_OBJECT)
-		return emit_literal(c, "{", emit_list(c, any_member, emit_literal(c, "}", RETURNS)));
+		return schema_emit_literal(c, "{", emit_list(c, any_member, schema_emit_literal(c, "}", RETURNS)));
 	if (which == SHARED_ARRAY)
-		return emit_literal(c, "[", emit_list(c, any_value, emit_literal(c, "]", RETURNS)));
+		return schema_emit_literal(c, "[",
+		                           emit_list(c, schema_emit_any, schema_emit_literal(c, "]", RETURNS)));
 	return emit_any_value(c);
 }
 
@@ -164,14 +164,6 @@ int32_t schema_emit_any_string(struct compiler* c, int32_t next) {
 int32_t schema_emit_any_number(struct compiler* c, bool whole, int32_t next) {
 	return emit_shared(c, whole ? SHARED_INTEGER : SHARED_NUMBER, next);
 }
-
-int32_t schema_emit_literal(struct compiler* c, const char* text, int32_t next) {
-	return emit_literal(c, text, next);
-}
-int32_t schema_emit_space(struct compiler* c, int32_t next) { return emit_space(c, next); }
-int32_t schema_emit_comma(struct compiler* c, int32_t next) { return emit_comma(c, next); }
-int32_t schema_emit_any(struct compiler* c, int32_t next) { return any_value(c, next); }
-int32_t schema_emit_colon(struct compiler* c, int32_t next) { return colon(c, next); }
 
 /* ---- keywords ------------------------------------------------------------------------------- */
 
@@ -213,7 +205,7 @@ unsigned schema_types(struct compiler* c, const cJSON* schema) {
 }
 
 /* Whether a keyword of the schema constrains values of the type. */
-static bool concerns(const cJSON* schema, enum type type) {
+static bool constrains_type(const cJSON* schema, enum type type) {
 	static const char* const keywords[TYPE_COUNT] = {
 	    [TYPE_OBJECT] = "properties additionalProperties required patternProperties propertyNames "
 	                    "minProperties maxProperties unevaluatedProperties " SCHEMA_MEMBERS " " SCHEMA_SOME,
@@ -292,17 +284,18 @@ static int32_t emit_constant(struct compiler* c, const cJSON* value, int32_t nex
 	if (c->once && !array && cJSON_GetArraySize(value) > MAX_RANKED)
 		return schema_refuse_keyword(c, "uniqueItems", "of values with so many members is not supported");
 	/* an object's members as others write them too: with a blank after colons and commas */
-	int32_t at = emit_literal(c, array ? "]" : "}", next);
+	int32_t at = schema_emit_literal(c, array ? "]" : "}", next);
 	for (const cJSON* one = part_before(c, value, NULL); one; one = part_before(c, value, one)) {
 		at = emit_constant(c, one, at);
 		if (!array) {
 			const cJSON name = {.type = cJSON_String, .valuestring = one->string};
-			at = emit_constant(c, &name, colon(c, at));
+			at = emit_constant(c, &name, schema_emit_colon(c, at));
 		}
 		if (part_before(c, value, one))
-			at = emit_comma(c, array || c->once ? at : emit_split(c->grammar, at, emit_literal(c, " ", at)));
+			at = schema_emit_comma(
+			    c, array || c->once ? at : emit_split(c->grammar, at, schema_emit_literal(c, " ", at)));
 	}
-	return emit_literal(c, array ? "[" : "{", at);
+	return schema_emit_literal(c, array ? "[" : "{", at);
 }
 
 /* ---- lists ---------------------------------------------------------------------------------- */
@@ -315,7 +308,7 @@ int schema_rule(struct compiler* c, int rule, int32_t start) {
 }
 
 static int32_t emit_another(struct compiler* c, int rule, int32_t next) {
-	return emit_comma(c, emit_space(c, emit_call(c->grammar, rule, next)));
+	return schema_emit_comma(c, schema_emit_space(c, emit_call(c->grammar, rule, next)));
 }
 
 /* Each after a comma. */
@@ -340,7 +333,7 @@ int32_t schema_emit_list(struct compiler* c, int rule, int least, int most, int3
 	if (rule == 0 || most == 0)
 		return none;
 	const int32_t rest = schema_emit_more(c, rule, least > 1 ? least - 1 : 0, most < 0 ? -1 : most - 1, end);
-	return emit_split(c->grammar, emit_space(c, emit_call(c->grammar, rule, rest)), none);
+	return emit_split(c->grammar, schema_emit_space(c, emit_call(c->grammar, rule, rest)), none);
 }
 
 /* ---- any schema ---------------------------------------------------------------------------- */
@@ -356,7 +349,7 @@ static bool leaves_out(const cJSON* schema, int type) {
 }
 
 static int32_t emit_type(struct compiler* c, const cJSON* schema, enum type type, int32_t next) {
-	const bool any = !concerns(schema, type);
+	const bool any = !constrains_type(schema, type);
 	switch (type) {
 	case TYPE_OBJECT:
 		return any ? emit_shared(c, SHARED_OBJECT, next) : schema_emit_object(c, schema, next);
@@ -368,12 +361,12 @@ static int32_t emit_type(struct compiler* c, const cJSON* schema, enum type type
 	case TYPE_INTEGER:
 		return schema_emit_number(c, schema, type == TYPE_INTEGER, next);
 	case TYPE_BOOLEAN: {
-		const int32_t no = leaves_out(schema, cJSON_False) ? NOWHERE : emit_literal(c, "false", next);
-		return emit_split(c->grammar,
-		                  leaves_out(schema, cJSON_True) ? NOWHERE : emit_literal(c, "true", next), no);
+		const int32_t no = leaves_out(schema, cJSON_False) ? NOWHERE : schema_emit_literal(c, "false", next);
+		return emit_split(
+		    c->grammar, leaves_out(schema, cJSON_True) ? NOWHERE : schema_emit_literal(c, "true", next), no);
 	}
 	default:
-		return leaves_out(schema, cJSON_NULL) ? NOWHERE : emit_literal(c, "null", next);
+		return leaves_out(schema, cJSON_NULL) ? NOWHERE : schema_emit_literal(c, "null", next);
 	}
 }
 
@@ -412,7 +405,7 @@ static struct grammar* compile_apart(struct compiler* c, const cJSON* rest, bool
 	if (item && start != NOWHERE)
 		start = emit_differ(sub.grammar, emit_finish(sub.grammar, start));
 	if (start != NOWHERE)
-		start = rest ? schema_emit(&sub, rest, start) : any_value(&sub, start);
+		start = rest ? schema_emit(&sub, rest, start) : schema_emit_any(&sub, start);
 	if (item && start != NOWHERE)
 		start = emit_distinct_list(sub.grammar, emit_distinct_item(sub.grammar, start));
 	c->schemas = sub.schemas;
@@ -422,7 +415,7 @@ static struct grammar* compile_apart(struct compiler* c, const cJSON* rest, bool
 	c->failed |= sub.failed;
 	schema_close(&sub);
 	if (start != NOWHERE)
-		return finished(sub.grammar, start, &ignored);
+		return finish_grammar(sub.grammar, start, &ignored);
 	grammar_free(sub.grammar);
 	return NULL;
 }
@@ -499,7 +492,7 @@ int32_t schema_emit_distinct(struct compiler* c, const cJSON* schema, int32_t ne
 	if (!before)
 		swap_rules(c);
 	if (at != NOWHERE)
-		at = schema ? schema_emit(c, schema, at) : any_value(c, at);
+		at = schema ? schema_emit(c, schema, at) : schema_emit_any(c, at);
 	if (!before)
 		swap_rules(c);
 	return emit_distinct_item(c->grammar, at);
@@ -550,7 +543,7 @@ static int32_t emit_values(struct compiler* c, const cJSON* schema, unsigned typ
 		    schema_holds(except, value))
 			continue;
 		char* text = more ? json_print(value) : NULL;
-		if (!more || (states && text && takes(states, text, strlen(text))))
+		if (!more || (states && text && matches_text(states, text, strlen(text))))
 			kept[n++] = value;
 		free(text);
 	}
@@ -564,7 +557,7 @@ static int32_t emit_values(struct compiler* c, const cJSON* schema, unsigned typ
 
 static int32_t emit_whole_schema(struct compiler* c, const cJSON* schema, int32_t next) {
 	if (cJSON_IsTrue(schema))
-		return any_value(c, next);
+		return schema_emit_any(c, next);
 	if (cJSON_IsFalse(schema))
 		return NOWHERE;
 	if (!cJSON_IsObject(schema))
@@ -588,7 +581,7 @@ static int32_t emit_whole_schema(struct compiler* c, const cJSON* schema, int32_
 	if (types == 0 && json_field(schema, "type"))
 		return NOWHERE; /* of none */
 	if (types == 0 && !schema_constrains_beyond(schema, "nullable"))
-		return any_value(c, next);
+		return schema_emit_any(c, next);
 	types = types ? types : ALL_TYPES;
 	cJSON_ArrayForEach (except, json_field(schema, SCHEMA_EXCEPT)) {
 		/* other arrays and objects than one are not known: none comes */
@@ -624,9 +617,10 @@ int32_t json_schema_emit(struct grammar* grammar, cJSON* schema, bool literal, i
 	return c.failed ? NOWHERE : start;
 }
 
-static struct grammar* compile(cJSON* schema, bool literal, struct error* error) {
+static struct grammar* compile_schema(cJSON* schema, bool literal, struct error* error) {
 	struct grammar* g = program_open(error);
-	return g ? states_checked(finished(g, json_schema_emit(g, schema, literal, RETURNS, error), error), error)
+	return g ? states_checked(finish_grammar(g, json_schema_emit(g, schema, literal, RETURNS, error), error),
+	                          error)
 	         : NULL;
 }
 
@@ -655,13 +649,13 @@ struct grammar* grammar_from_json_schema(const char* schema, size_t size, bool l
 		cJSON_Delete(parsed);
 		return NULL;
 	}
-	struct grammar* const grammar = compile(parsed, literal, error);
+	struct grammar* const grammar = compile_schema(parsed, literal, error);
 	cJSON_Delete(parsed);
 	return grammar;
 }
 
 struct grammar* grammar_from_json_object(struct error* error) {
-	return compile(NULL, false, error);
+	return compile_schema(NULL, false, error);
 }
 
 struct grammar* grammar_from_regex(const char* expression, size_t size, struct error* error) {
@@ -669,7 +663,7 @@ struct grammar* grammar_from_regex(const char* expression, size_t size, struct e
 	if (!g)
 		return NULL;
 	const int32_t start = pattern_emit(g, expression, size, true, emit_characters, RETURNS, error);
-	return states_checked(finished(g, start, error), error);
+	return states_checked(finish_grammar(g, start, error), error);
 }
 
 struct grammar* grammar_from_choices(const char* const* choice, int n, struct error* error) {

@@ -21,7 +21,7 @@ struct language* schema_keep_language(struct compiler* c, struct language* made)
 }
 
 struct language* schema_product(struct compiler* c, struct language* a, struct language* b,
-                                enum product kind) {
+                                enum language_product kind) {
 	struct language* both = c->failed || !a || !b ? NULL : language_smallest(language_product(a, b, kind));
 	language_free(a);
 	language_free(b);
@@ -119,7 +119,7 @@ static struct language* of_keyword(struct compiler* c, const cJSON* schema, cons
 }
 
 /* *all: NULL as long as any string is allowed. */
-static void keep(struct compiler* c, struct language** all, struct language* one, bool must) {
+static void keep_language(struct compiler* c, struct language** all, struct language* one, bool must) {
 	if (!*all)
 		*all = must ? one : schema_product(c, language_all(), one, ONLY_FIRST);
 	else
@@ -136,16 +136,16 @@ static struct language* language_without(struct compiler* c, const cJSON* schema
 		if (json_lists(left_out, field->string))
 			continue;
 		if (schema_is_of_strings(field->string) && !cJSON_IsNull(field))
-			keep(c, &all, of_keyword(c, schema, field), true);
+			keep_language(c, &all, of_keyword(c, schema, field), true);
 		else if (strcmp(field->string, SCHEMA_EXCEPT) == 0)
 			cJSON_ArrayForEach (one, field) {
 				if (cJSON_IsString(one) && !c->failed)
-					keep(c, &all, language_of_text(one->valuestring), false);
+					keep_language(c, &all, language_of_text(one->valuestring), false);
 			}
 		else if (strcmp(field->string, SCHEMA_ALSO) == 0 || strcmp(field->string, SCHEMA_NEVER) == 0)
 			cJSON_ArrayForEach (one, field) {
 				if (schema_is_of_strings(one->child->string) && !c->failed)
-					keep(c, &all, of_keyword(c, one, one->child), field->string[1] == 'a');
+					keep_language(c, &all, of_keyword(c, one, one->child), field->string[1] == 'a');
 			}
 	}
 	if (!c->failed)
@@ -155,7 +155,7 @@ static struct language* language_without(struct compiler* c, const cJSON* schema
 }
 
 /* Whether the schema's format and its pattern have no text in common. */
-static bool disagree(struct compiler* c, const cJSON* schema) {
+static bool formats_disagree(struct compiler* c, const cJSON* schema) {
 	const cJSON *format = json_field(schema, "format"), *pattern = json_field(schema, "pattern");
 	if (!cJSON_IsString(format) || !cJSON_IsString(pattern))
 		return false;
@@ -171,7 +171,7 @@ static bool disagree(struct compiler* c, const cJSON* schema) {
 static struct language* make_string_language(struct compiler* c, const cJSON* schema, bool lengths) {
 	const char* const left_out = lengths ? "" : "minLength maxLength";
 	struct language* all = language_without(c, schema, left_out);
-	if (!all || all->n > 0 || !disagree(c, schema))
+	if (!all || all->n > 0 || !formats_disagree(c, schema))
 		return all;
 	language_free(all);
 	return language_without(c, schema, lengths ? "format" : "format minLength maxLength");
@@ -315,12 +315,12 @@ static int32_t emit_language(struct compiler* c, const cJSON* schema, int32_t ne
 
 /* ---- names ------------------------------------------------------------------------------------ */
 
-static struct language* none(struct compiler* c) {
+static struct language* no_names(struct compiler* c) {
 	return schema_product(c, language_all(), language_all(), ONLY_FIRST);
 }
 
 static struct language* of_values(struct compiler* c, const cJSON* schema) {
-	struct language* all = none(c);
+	struct language* all = no_names(c);
 	for (const cJSON* value = NULL; all && !c->failed && (value = schema_value_after(schema, value));)
 		if (cJSON_IsString(value))
 			all = schema_product(c, all, language_of_text(value->valuestring), EITHER);
@@ -329,8 +329,8 @@ static struct language* of_values(struct compiler* c, const cJSON* schema) {
 
 /* Any, all or exactly one of a list. */
 static struct language* of_list(struct compiler* c, const cJSON* list, const char* keyword, int depth) {
-	struct language* all = keyword[0] == 'a' && keyword[1] == 'l' ? language_all() : none(c);
-	struct language* several = keyword[0] == 'o' ? none(c) : NULL;
+	struct language* all = keyword[0] == 'a' && keyword[1] == 'l' ? language_all() : no_names(c);
+	struct language* several = keyword[0] == 'o' ? no_names(c) : NULL;
 	const cJSON* one;
 	cJSON_ArrayForEach (one, list) {
 		if (c->failed)
@@ -350,11 +350,11 @@ struct language* schema_names(struct compiler* c, const cJSON* schema, int depth
 	if (depth > MAX_NAMES_DEPTH || c->failed)
 		return schema_refuse(c, "names are nested too deep"), NULL;
 	if (cJSON_IsBool(schema))
-		return cJSON_IsTrue(schema) ? language_all() : none(c);
+		return cJSON_IsTrue(schema) ? language_all() : no_names(c);
 	struct language* all = make_string_language(c, schema, true);
 	const cJSON* type = json_field(schema, "type");
 	if (type && !(schema_type_set(type) >> TYPE_STRING & 1u))
-		all = schema_product(c, all, none(c), BOTH);
+		all = schema_product(c, all, no_names(c), BOTH);
 	if (schema_value_after(schema, NULL))
 		all = schema_product(c, all, of_values(c, schema), BOTH);
 	cJSON_ArrayForEach (field, schema) {

@@ -81,7 +81,7 @@ static bool find_live(const struct language* l, uint8_t* live) {
 }
 
 /* Keeps the states that `number` (n) gives a new number, in ascending order; NOWHERE: dropped. */
-static struct language* renumbered(struct language* l, const int32_t* number, bool good) {
+static struct language* renumber_states(struct language* l, const int32_t* number, bool good) {
 	struct language* to = good ? language_open() : NULL;
 	for (int s = 0, made = 0; s < l->n && to && good; s++) {
 		if (number[s] != made)
@@ -106,7 +106,7 @@ struct language* language_close(struct language* l, bool good) {
 	for (int s = 0; good && s < l->n; s++)
 		number[s] = live[s] && live[0] ? n++ : NOWHERE;
 	if (l)
-		l = renumbered(l, number, good);
+		l = renumber_states(l, number, good);
 	free(live);
 	free(number);
 	return l;
@@ -189,7 +189,7 @@ static int32_t pair_of(struct pairs* p, int32_t a, int32_t b) {
 	return p->n - 1;
 }
 
-static bool holds(enum product kind, bool a, bool b) {
+static bool product_accepts(enum language_product kind, bool a, bool b) {
 	return kind == BOTH ? a && b : kind == EITHER ? a || b : a && !b;
 }
 
@@ -201,12 +201,12 @@ static const struct edge* edges_of(const struct language* l, int32_t s, int* n) 
 }
 
 static bool add_pair(struct language* to, struct pairs* p, const struct language* a, const struct language* b,
-                     enum product kind, int at) {
+                     enum language_product kind, int at) {
 	const int32_t of_a = p->of[at].a, of_b = p->of[at].b;
 	int n, m, i = 0, j = 0;
 	const struct edge *x = edges_of(a, of_a, &n), *y = edges_of(b, of_b, &m);
 	for (uint32_t low = 0;;) {
-		const bool possible = holds(kind, x[i].to >= 0, kind != ONLY_FIRST && y[j].to >= 0);
+		const bool possible = product_accepts(kind, x[i].to >= 0, kind != ONLY_FIRST && y[j].to >= 0);
 		const int32_t pair = possible ? pair_of(p, x[i].to, y[j].to) : NOWHERE;
 		if ((possible && pair < 0) || !language_edge(to, low, pair))
 			return false;
@@ -218,10 +218,11 @@ static bool add_pair(struct language* to, struct pairs* p, const struct language
 		i += next_x == low;
 		j += next_y == low;
 	}
-	return language_state(to, holds(kind, of_a >= 0 && a->ends[of_a], of_b >= 0 && b->ends[of_b]));
+	return language_state(to, product_accepts(kind, of_a >= 0 && a->ends[of_a], of_b >= 0 && b->ends[of_b]));
 }
 
-struct language* language_product(const struct language* a, const struct language* b, enum product kind) {
+struct language* language_product(const struct language* a, const struct language* b,
+                                  enum language_product kind) {
 	if (!a || !b)
 		return NULL;
 	struct pairs p = {.bucket = calloc(BUCKETS, sizeof *p.bucket)};
@@ -309,7 +310,7 @@ struct language* language_in_base64(const struct language* l, bool url) {
 /* Moore's algorithm (1956): states are equal until an edge, or an end, separates them. */
 enum { MOST_ROUNDS = 1 << 23 };
 
-static bool alike(const struct language* l, const int32_t* class, int a, int b) {
+static bool states_match(const struct language* l, const int32_t* class, int a, int b) {
 	int n, m, i = 0, j = 0;
 	const struct edge *x = edges_of(l, a, &n), *y = edges_of(l, b, &m);
 	if (class[a] != class[b])
@@ -359,7 +360,7 @@ struct language* language_smallest(struct language* l) {
 		for (int s = 0; s < l->n; s++) {
 			const uint32_t key = signature(l, class, s) % BUCKETS;
 			int other = bucket[key];
-			while (other >= 0 && !alike(l, class, other, s))
+			while (other >= 0 && !states_match(l, class, other, s))
 				other = chain[other];
 			chain[s] = bucket[key];
 			bucket[key] = s;
@@ -369,7 +370,7 @@ struct language* language_smallest(struct language* l) {
 		work += l->n_edges;
 	}
 	if (!good || n == before) /* else it was too much work: as it is */
-		l = renumbered(l, class, good);
+		l = renumber_states(l, class, good);
 	free(class);
 	free(next);
 	free(chain);

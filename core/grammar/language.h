@@ -26,8 +26,8 @@ struct language* language_of_length(int least, int most); /* most -1: any */
 struct language* language_of_text(const char* text);
 /* pattern.c: the texts that an expression matches, whole or somewhere within. NULL with the error set. */
 struct language* language_of_pattern(const char* expression, size_t size, bool whole, struct error*);
-enum product { BOTH, EITHER, ONLY_FIRST };
-struct language* language_product(const struct language*, const struct language*, enum product);
+enum language_product { BOTH, EITHER, ONLY_FIRST };
+struct language* language_product(const struct language*, const struct language*, enum language_product);
 void language_free(struct language*);
 
 /* The base64 encodings (RFC 4648), with padding, of a set of ASCII texts; url: with the alphabet for URLs. */

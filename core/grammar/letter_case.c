@@ -9,7 +9,7 @@
 
 enum { LAST_CASED = 0x1e943 }; /* of Adlam; what comes after it has no case */
 
-static uint32_t folded(uint32_t code) {
+static uint32_t fold_case(uint32_t code) {
 	utf8proc_int32_t to[8];
 	int boundary = 0;
 	if (code == 0x130) /* I with a dot: lower case is an i, which it is not equal to */
@@ -19,13 +19,13 @@ static uint32_t folded(uint32_t code) {
 	return n == 1 ? (uint32_t)to[0] : (uint32_t)utf8proc_tolower((utf8proc_int32_t)code);
 }
 
-static int compare(const void* a, const void* b) {
+static int compare_codes(const void* a, const void* b) {
 	const struct letter_fold *x = a, *y = b;
 	return x->fold != y->fold ? (x->fold > y->fold) - (x->fold < y->fold)
 	                          : (x->code > y->code) - (x->code < y->code);
 }
 
-static bool add(struct reader* r, uint32_t fold, uint32_t code) {
+static bool add_fold(struct reader* r, uint32_t fold, uint32_t code) {
 	if (!grow_by_one(&r->fold, (size_t)r->n_folds, sizeof *r->fold))
 		return reader_fail(r, "out of memory"), false;
 	r->fold[r->n_folds++] = (struct letter_fold){fold, code};
@@ -36,15 +36,15 @@ static bool add(struct reader* r, uint32_t fold, uint32_t code) {
 static bool list_folds(struct reader* r) {
 	uint32_t last = LAST_CODE + 1;
 	for (uint32_t code = 0; code <= LAST_CASED; code++) {
-		const uint32_t fold = folded(code);
-		if (fold != code && !add(r, fold, code))
+		const uint32_t fold = fold_case(code);
+		if (fold != code && !add_fold(r, fold, code))
 			return false;
 	}
 	for (int i = 0, n = r->n_folds; i < n; i++)
-		if (!add(r, r->fold[i].fold, r->fold[i].fold))
+		if (!add_fold(r, r->fold[i].fold, r->fold[i].fold))
 			return false;
 	if (r->n_folds > 0)
-		qsort(r->fold, (size_t)r->n_folds, sizeof *r->fold, compare);
+		qsort(r->fold, (size_t)r->n_folds, sizeof *r->fold, compare_codes);
 	int kept = 0;
 	for (int i = 0; i < r->n_folds; i++) {
 		const bool again = kept > 0 && r->fold[kept - 1].fold == r->fold[i].fold && r->fold[i].code == last;

@@ -125,7 +125,7 @@ static int take_other(struct reader* r) {
 	return reader_node(r, (struct syntax_node){.kind = after == 'A' ? NODE_START : NODE_END});
 }
 
-static int atom(struct reader* r) {
+static int parse_atom(struct reader* r) {
 	const int from = r->n_ranges;
 	if (reader_take(r, '('))
 		return pattern_group(r, &syntax);
@@ -170,7 +170,7 @@ static int atom(struct reader* r) {
 }
 
 static const struct syntax syntax = {
-    .atom = atom, .lazy = true, .possessive = pattern_possessive, .ends = "|)"};
+    .atom = parse_atom, .lazy = true, .possessive = pattern_possessive, .ends = "|)"};
 
 enum { MAX_WORK = 1 << 20 };
 
@@ -188,7 +188,7 @@ static int32_t emit_alternative(struct reader* r, int index, bool whole, int32_t
 	bool ends = whole, starts = whole, last = true;
 	for (; r->node[index].kind == NODE_SEQUENCE; index = r->node[index].a) {
 		const int part = r->node[index].b;
-		const enum node_kind kind = r->node[part].kind;
+		const enum syntax_kind kind = r->node[part].kind;
 		const bool first = r->node[r->node[index].a].kind == NODE_EMPTY;
 		if (kind == NODE_END && last) {
 			ends = true;
@@ -217,7 +217,7 @@ static int32_t emit_alternatives(struct reader* r, int index, bool whole, int32_
 	return emit_split(r->grammar, emit_alternative(r, index, whole, next), all);
 }
 
-static bool parse(struct reader* r, int* root) {
+static bool parse_pattern(struct reader* r, int* root) {
 	r->refers = pattern_refers(r->text, r->size);
 	*root = reader_alternatives(r, &syntax, false);
 	if (!r->failed && r->at < r->size)
@@ -237,7 +237,7 @@ int32_t pattern_emit(struct grammar* grammar, const char* expression, size_t siz
 	struct reader* const r = &reader;
 	int32_t start = NOWHERE;
 	int root;
-	if (!parse(r, &root))
+	if (!parse_pattern(r, &root))
 		;
 	else if (expression_looks(r, root)) {
 		struct language* language = expression_language(r, root, whole);
@@ -257,7 +257,8 @@ int32_t pattern_emit(struct grammar* grammar, const char* expression, size_t siz
 struct language* language_of_pattern(const char* expression, size_t size, bool whole, struct error* error) {
 	struct reader reader = {.text = expression, .size = size, .error = error, .report_error = report_error};
 	int root;
-	struct language* language = parse(&reader, &root) ? expression_language(&reader, root, whole) : NULL;
+	struct language* language =
+	    parse_pattern(&reader, &root) ? expression_language(&reader, root, whole) : NULL;
 	reader_close(&reader);
 	return language;
 }

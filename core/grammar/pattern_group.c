@@ -108,7 +108,7 @@ int pattern_back(struct reader* r) {
 /* ---- groups ----------------------------------------------------------------------------------------- */
 
 /* The alternatives up to the parenthesis that closes them. Flags that are set within hold until there. */
-static int inside(struct reader* r, const struct syntax* syntax) {
+static int parse_inside(struct reader* r, const struct syntax* syntax) {
 	const bool any_case = r->any_case, dot_all = r->dot_all;
 	const int within = reader_alternatives(r, syntax, false);
 	r->any_case = any_case;
@@ -116,33 +116,34 @@ static int inside(struct reader* r, const struct syntax* syntax) {
 	return reader_take(r, ')') ? within : reader_fail(r, "a group is not closed");
 }
 
-static int look(struct reader* r, const struct syntax* syntax, enum node_kind kind) {
+static int parse_look(struct reader* r, const struct syntax* syntax, enum syntax_kind kind) {
 	const int must = reader_take(r, '=');
 	reader_take(r, '!');
-	const int within = inside(r, syntax);
+	const int within = parse_inside(r, syntax);
 	return reader_node(r, (struct syntax_node){.kind = kind, .a = within, .most = must});
 }
 
-static int capture(struct reader* r, const struct syntax* syntax, const char* name, size_t size) {
+static int parse_capture(struct reader* r, const struct syntax* syntax, const char* name, size_t size) {
 	if (!r->refers)
-		return inside(r, syntax);
+		return parse_inside(r, syntax);
 	if (r->n_groups == READER_GROUPS)
 		return reader_fail(r, "more than 64 groups beside a back-reference are not supported");
 	r->group[r->n_groups] = (struct group_name){name, size};
-	const int number = ++r->n_groups, within = inside(r, syntax);
+	const int number = ++r->n_groups, within = parse_inside(r, syntax);
 	return reader_node(r, (struct syntax_node){.kind = NODE_GROUP, .a = within, .b = number});
 }
 
-static int named(struct reader* r, const struct syntax* syntax) {
+static int parse_named(struct reader* r, const struct syntax* syntax) {
 	const char* name = r->text + r->at;
 	while (reader_more(r) && !reader_at(r, '>'))
 		r->at++;
 	const size_t size = (size_t)(r->text + r->at - name);
-	return reader_take(r, '>') ? capture(r, syntax, name, size) : reader_fail(r, "a group is not closed");
+	return reader_take(r, '>') ? parse_capture(r, syntax, name, size)
+	                           : reader_fail(r, "a group is not closed");
 }
 
 /* Flags, for the rest of the group around them or for a group of their own: (?i), (?i-s:…). */
-static int flags(struct reader* r, const struct syntax* syntax) {
+static int parse_flags(struct reader* r, const struct syntax* syntax) {
 	const bool any_case = r->any_case, dot_all = r->dot_all;
 	bool on = true;
 	for (; reader_more(r) && !reader_at(r, ')') && !reader_at(r, ':'); r->at++) {
@@ -164,13 +165,13 @@ static int flags(struct reader* r, const struct syntax* syntax) {
 		return reader_node(r, (struct syntax_node){.kind = NODE_EMPTY});
 	if (!reader_take(r, ':'))
 		return reader_fail(r, "a group is not closed");
-	const int within = inside(r, syntax);
+	const int within = parse_inside(r, syntax);
 	r->any_case = any_case;
 	r->dot_all = dot_all;
 	return within;
 }
 
-static int comment(struct reader* r) {
+static int skip_comment(struct reader* r) {
 	while (reader_more(r) && !reader_at(r, ')'))
 		r->at++;
 	if (!reader_take(r, ')'))
@@ -178,22 +179,22 @@ static int comment(struct reader* r) {
 	return reader_node(r, (struct syntax_node){.kind = NODE_EMPTY});
 }
 
-static int atomic(struct reader* r, const struct syntax* syntax) {
-	const int within = inside(r, syntax);
+static int parse_atomic(struct reader* r, const struct syntax* syntax) {
+	const int within = parse_inside(r, syntax);
 	return r->failed || is_definite(r, within) ? within : reader_fail(r, indefinite);
 }
 
 int pattern_group(struct reader* r, const struct syntax* syntax) {
 	if (!reader_take(r, '?'))
-		return capture(r, syntax, NULL, 0);
+		return parse_capture(r, syntax, NULL, 0);
 	if (reader_take(r, ':'))
-		return inside(r, syntax);
+		return parse_inside(r, syntax);
 	if (reader_take(r, '>'))
-		return atomic(r, syntax);
+		return parse_atomic(r, syntax);
 	if (reader_take(r, '#'))
-		return comment(r);
+		return skip_comment(r);
 	if (reader_at(r, '=') || reader_at(r, '!'))
-		return look(r, syntax, NODE_LOOK_AHEAD);
+		return parse_look(r, syntax, NODE_LOOK_AHEAD);
 	if (reader_take(r, '('))
 		return reader_fail(r, "a conditional is not supported: write its two cases as alternatives");
 	if (reader_at(r, 'R') || reader_at(r, '&') ||
@@ -206,6 +207,7 @@ int pattern_group(struct reader* r, const struct syntax* syntax) {
 			return reader_fail(r, "recursion is not supported: write the group as often as it may be nested");
 	}
 	if (!reader_take(r, '<'))
-		return flags(r, syntax);
-	return reader_at(r, '=') || reader_at(r, '!') ? look(r, syntax, NODE_LOOK_BEHIND) : named(r, syntax);
+		return parse_flags(r, syntax);
+	return reader_at(r, '=') || reader_at(r, '!') ? parse_look(r, syntax, NODE_LOOK_BEHIND)
+	                                              : parse_named(r, syntax);
 }

@@ -303,7 +303,7 @@ int32_t emit_characters(struct grammar* g, const uint32_t* bound, int n, int32_t
 static const struct digit hexadecimal[] = {
     {"\\u", 4, true, 0}, {"", 4, true, 0}, {"", 4, true, 0}, {"", 4, true, 0}};
 
-static bool holds(const uint32_t* bound, int n, uint32_t code) {
+static bool range_holds(const uint32_t* bound, int n, uint32_t code) {
 	bool found = false;
 	for (int i = 0; i < n; i += 2)
 		found = found || (bound[i] <= code && code < bound[i + 1]);
@@ -343,7 +343,7 @@ int32_t emit_json_characters_once(struct grammar* g, const uint32_t* bound, int 
 	for (uint32_t code = 0; code < 0x80; code++) {
 		const char* const short_way = code ? strchr(means, (int)code) : NULL;
 		char text[8];
-		if ((code >= 0x20 && !short_way) || !holds(bound, n, code))
+		if ((code >= 0x20 && !short_way) || !range_holds(bound, n, code))
 			continue;
 		if (short_way)
 			snprintf(text, sizeof text, "\\%c", letter[short_way - means]);
@@ -368,7 +368,7 @@ int32_t emit_json_characters(struct grammar* g, const uint32_t* bound, int n, in
 		    g, emit_written(g, bound, n, numbered[i][0], numbered[i][1], 0, hexadecimal, 4, next), all);
 	all = emit_split(g, emit_written(g, bound, n, 0x10000, 0x110000, 0x10000, pair, 8, next), all);
 	for (size_t i = 0; letter[i]; i++)
-		if (holds(bound, n, (uint8_t)means[i]))
+		if (range_holds(bound, n, (uint8_t)means[i]))
 			all = emit_split(g, emit_text(g, (const char[]){'\\', letter[i]}, 2, next), all);
 	return emit_split(g, emit_themselves(g, bound, n, next), all);
 }

@@ -15,7 +15,7 @@
 enum { MOST_NAME = 64, PAGE = 128 };
 
 /* The property in PCRE2's spelling. False: it has a key that is none of ECMA-262's. */
-static bool spell(const char* name, char* to, size_t size) {
+static bool spell_name(const char* name, char* to, size_t size) {
 	static const char* const key[][2] = {
 	    {"General_Category=", ""},      {"gc=", ""},     {"Script=", "sc:"}, {"sc=", "sc:"},
 	    {"Script_Extensions=", "scx:"}, {"scx=", "scx:"}};
@@ -33,12 +33,12 @@ static bool spell(const char* name, char* to, size_t size) {
 	return *name && !name[strspn(name, letters)];
 }
 
-struct run {
+struct code_run {
 	struct reader* to;
 	uint32_t low, past; /* the characters found so far that follow one another */
 };
 
-static void add(struct run* run, uint32_t low, uint32_t past) {
+static void add_range(struct code_run* run, uint32_t low, uint32_t past) {
 	if (low != run->past && run->past > run->low)
 		reader_range(run->to, run->low, run->past - 1);
 	if (low != run->past)
@@ -46,7 +46,7 @@ static void add(struct run* run, uint32_t low, uint32_t past) {
 	run->past = past;
 }
 
-static void add_page(struct run* run, const pcre2_code* code, pcre2_match_data* match, uint32_t base) {
+static void add_page(struct code_run* run, const pcre2_code* code, pcre2_match_data* match, uint32_t base) {
 	char text[4 * PAGE];
 	size_t size = 0;
 	for (uint32_t i = 0; i < PAGE; i++)
@@ -56,11 +56,11 @@ static void add_page(struct run* run, const pcre2_code* code, pcre2_match_data* 
 	for (size_t at = 0;
 	     at < size && pcre2_match(code, (PCRE2_SPTR)text, size, at, PCRE2_NO_UTF_CHECK, match, NULL) > 0;
 	     at = found[1])
-		add(run, base + (uint32_t)(found[0] / width), base + (uint32_t)(found[1] / width));
+		add_range(run, base + (uint32_t)(found[0] / width), base + (uint32_t)(found[1] / width));
 }
 
 /* Keeps a copy of the ranges from `from` on. */
-static bool keep(struct reader* r, const char* name, bool negated, int from) {
+static bool keep_range(struct reader* r, const char* name, bool negated, int from) {
 	struct known_property kept = {.negated = negated, .any_case = r->any_case, .n = r->n_ranges - from};
 	snprintf(kept.name, sizeof kept.name, "%s", name);
 	kept.range = r->failed ? NULL : malloc(((size_t)kept.n + 1) * sizeof *kept.range);
@@ -97,24 +97,24 @@ bool property_ranges(struct reader* r, const char* name, bool negated) {
 		reader_fail(r, "more than 32 properties of characters are not supported");
 		return true;
 	}
-	return find_ranges(r, name, negated) && (r->failed || keep(r, name, negated, from));
+	return find_ranges(r, name, negated) && (r->failed || keep_range(r, name, negated, from));
 }
 
 static bool find_ranges(struct reader* r, const char* name, bool negated) {
 	char spelt[MOST_NAME], expression[MOST_NAME + 16];
 	int why;
 	PCRE2_SIZE where;
-	if (!spell(name, spelt, sizeof spelt))
+	if (!spell_name(name, spelt, sizeof spelt))
 		return false;
 	const int n = snprintf(expression, sizeof expression, "\\%c{%s}+", negated ? 'P' : 'p', spelt);
 	const uint32_t options = PCRE2_UTF | PCRE2_NO_START_OPTIMIZE | (r->any_case ? PCRE2_CASELESS : 0);
 	pcre2_code* code = pcre2_compile((PCRE2_SPTR)expression, (PCRE2_SIZE)n, options, &why, &where, NULL);
 	pcre2_match_data* match = code ? pcre2_match_data_create_from_pattern(code, NULL) : NULL;
-	struct run run = {.to = r};
+	struct code_run run = {.to = r};
 	for (uint32_t base = 0; match && base <= LAST_CODE; base += PAGE)
 		if (base < 0xd800 || base > 0xdfff) /* no text has surrogates */
 			add_page(&run, code, match, base);
-	add(&run, LAST_CODE + 2, LAST_CODE + 2);
+	add_range(&run, LAST_CODE + 2, LAST_CODE + 2);
 	pcre2_match_data_free(match);
 	pcre2_code_free(code);
 	return match != NULL;

@@ -58,7 +58,7 @@ static void tidy_ranges(struct reader* r, int from) {
 	r->n_ranges = n;
 }
 
-int reader_ranges(struct reader* r, enum node_kind kind, int from) {
+int reader_ranges(struct reader* r, enum syntax_kind kind, int from) {
 	if (kind == NODE_CLASS && !r->failed)
 		tidy_ranges(r, from);
 	return reader_node(r, (struct syntax_node){.kind = kind, .a = from, .b = r->n_ranges});
@@ -82,7 +82,7 @@ void reader_negate(struct reader* r, int from) {
 	r->n_ranges -= n;
 }
 
-static uint32_t hexadecimal(struct reader* r, int digits) {
+static uint32_t read_hexadecimal(struct reader* r, int digits) {
 	uint32_t code = 0;
 	for (int i = 0; i < digits; i++) {
 		const char c = reader_more(r) ? r->text[r->at++] : 0;
@@ -95,26 +95,26 @@ static uint32_t hexadecimal(struct reader* r, int digits) {
 }
 
 /* \u{…}, \x{…} */
-static uint32_t braced(struct reader* r) {
+static uint32_t read_braced(struct reader* r) {
 	int digits = 0;
 	r->at++;
 	while (r->at + (size_t)digits < r->size && r->text[r->at + (size_t)digits] != '}')
 		digits++;
 	const uint32_t code = digits > 0 && digits <= 6
-	                          ? hexadecimal(r, digits)
+	                          ? read_hexadecimal(r, digits)
 	                          : (uint32_t)reader_fail(r, "no character has this number");
 	reader_take(r, '}');
 	return code;
 }
 
 /* A second surrogate may follow the first. */
-static uint32_t paired(struct reader* r, uint32_t first) {
+static uint32_t read_pair(struct reader* r, uint32_t first) {
 	const size_t start = r->at;
 	if (r->size - r->at < 6 || r->text[r->at] != '\\' || r->text[r->at + 1] != 'u' ||
 	    r->text[r->at + 2] == '{')
 		return first;
 	r->at += 2;
-	const uint32_t second = hexadecimal(r, 4);
+	const uint32_t second = read_hexadecimal(r, 4);
 	if (second >= 0xdc00 && second < 0xe000)
 		return 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
 	r->at = start;
@@ -143,9 +143,9 @@ uint32_t reader_character(struct reader* r, const struct dialect* d) {
 		return (uint8_t)d->means[letter - d->letters];
 	if (c && strchr(d->hexadecimal, c)) {
 		if (c != 'U' && reader_at(r, '{'))
-			return braced(r);
-		code = hexadecimal(r, c == 'x' ? 2 : c == 'u' ? 4 : 8);
-		return code >= 0xd800 && code < 0xdc00 ? paired(r, code) : code;
+			return read_braced(r);
+		code = read_hexadecimal(r, c == 'x' ? 2 : c == 'u' ? 4 : 8);
+		return code >= 0xd800 && code < 0xdc00 ? read_pair(r, code) : code;
 	}
 	if (d->itself ? c && strchr(d->itself, c) : is_plain(c))
 		return (uint8_t)c;
@@ -179,13 +179,13 @@ int reader_class(struct reader* r, const struct dialect* d) {
 
 /* ---- expressions ---------------------------------------------------------------------------- */
 
-static void skip(struct reader* r, const struct syntax* s, bool lines) {
+static void skip_space(struct reader* r, const struct syntax* s, bool lines) {
 	if (s->skip)
 		s->skip(r, lines);
 }
 
 /* UNBOUNDED where none stands. */
-static int number(struct reader* r) {
+static int read_number(struct reader* r) {
 	int value = UNBOUNDED;
 	while (reader_more(r) && r->text[r->at] >= '0' && r->text[r->at] <= '9') {
 		value = (value < 0 ? 0 : value) * 10 + (r->text[r->at++] - '0');
@@ -197,7 +197,7 @@ static int number(struct reader* r) {
 
 /* Reads *, + or ?, or counts: {m}, {m,} or {m,n}. False when none of them comes next; a brace then stands for
  * itself. */
-static bool repeat(struct reader* r, const struct syntax* s, int* least, int* most) {
+static bool read_repeat(struct reader* r, const struct syntax* s, int* least, int* most) {
 	const size_t start = r->at;
 	*least = 0;
 	*most = UNBOUNDED;
@@ -206,9 +206,9 @@ static bool repeat(struct reader* r, const struct syntax* s, int* least, int* mo
 	else if (reader_take(r, '?'))
 		*most = 1;
 	else if (reader_take(r, '{')) {
-		*least = *most = number(r);
+		*least = *most = read_number(r);
 		if (*least >= 0 && reader_take(r, ','))
-			*most = number(r);
+			*most = read_number(r);
 		if (*least < 0 || !reader_take(r, '}')) {
 			r->at = start;
 			return false;
@@ -222,20 +222,20 @@ static bool repeat(struct reader* r, const struct syntax* s, int* least, int* mo
 	return true;
 }
 
-static int sequence(struct reader* r, const struct syntax* s, bool nested) {
+static int read_sequence(struct reader* r, const struct syntax* s, bool nested) {
 	int all = reader_node(r, (struct syntax_node){.kind = NODE_EMPTY});
 	for (;;) {
-		skip(r, s, nested);
+		skip_space(r, s, nested);
 		if (!reader_more(r) || memchr(s->ends, r->text[r->at], strlen(s->ends)))
 			return all;
 		int next = s->atom(r), least, most;
-		skip(r, s, false);
-		while (reader_more(r) && repeat(r, s, &least, &most)) {
+		skip_space(r, s, false);
+		while (reader_more(r) && read_repeat(r, s, &least, &most)) {
 			next = s->possessive && reader_take(r, '+')
 			           ? s->possessive(r, next, least, most)
 			           : reader_node(r, (struct syntax_node){
 			                                .kind = NODE_REPEAT, .a = next, .least = least, .most = most});
-			skip(r, s, false);
+			skip_space(r, s, false);
 		}
 		all = reader_node(r, (struct syntax_node){.kind = NODE_SEQUENCE, .a = all, .b = next});
 	}
@@ -244,17 +244,17 @@ static int sequence(struct reader* r, const struct syntax* s, bool nested) {
 int reader_alternatives(struct reader* r, const struct syntax* s, bool nested) {
 	if (++r->depth > READER_DEPTH)
 		return reader_fail(r, "groups are nested too deep");
-	int all = sequence(r, s, nested);
+	int all = read_sequence(r, s, nested);
 	for (;;) {
-		skip(r, s, nested);
+		skip_space(r, s, nested);
 		const size_t here = r->at;
-		skip(r, s, true); /* an alternative may be on the next line */
+		skip_space(r, s, true); /* an alternative may be on the next line */
 		if (!reader_take(r, '|')) {
 			r->at = here;
 			break;
 		}
-		skip(r, s, true);
-		const int next = sequence(r, s, nested);
+		skip_space(r, s, true);
+		const int next = read_sequence(r, s, nested);
 		all = reader_node(r, (struct syntax_node){.kind = NODE_EITHER, .a = all, .b = next});
 	}
 	r->depth--;

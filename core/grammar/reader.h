@@ -7,7 +7,7 @@
 enum { READER_NODES = 1 << 14, READER_RANGES = 1 << 17, READER_DEPTH = 64, READER_REPEAT = 4096 };
 enum { LAST_CODE = 0x10ffff, UNBOUNDED = -1 };
 
-enum node_kind {
+enum syntax_kind {
 	NODE_EMPTY,
 	NODE_TEXT, /* GBNF's literals */
 	NODE_CLASS,
@@ -25,7 +25,7 @@ enum node_kind {
 };
 
 struct syntax_node {
-	enum node_kind kind;
+	enum syntax_kind kind;
 	int a, b; /* children; REPEAT a; RULE a, its number in the program; ranges [a, b) of CLASS and, one a
 	             character, TEXT */
 	int least, most; /* REPEAT; most UNBOUNDED: any number */
@@ -85,7 +85,7 @@ int reader_fail(struct reader*, const char* why);
 int reader_node(struct reader*, struct syntax_node); /* its number */
 void reader_range(struct reader*, uint32_t low, uint32_t high);
 /* Makes a CLASS or TEXT node of the ranges from `from` on; sorts and joins those of a CLASS. */
-int reader_ranges(struct reader*, enum node_kind, int from);
+int reader_ranges(struct reader*, enum syntax_kind, int from);
 /* Replaces the ranges from `from` on by their complement. */
 void reader_negate(struct reader*, int from);
 

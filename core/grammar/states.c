@@ -392,7 +392,7 @@ static int32_t begin_item(struct states* s, int32_t stack) {
 /* ---- sets ----------------------------------------------------------------------------------- */
 
 /* True when the place is new to the set. */
-static bool see(struct states* s, struct place place) {
+static bool see_frame(struct states* s, struct place place) {
 	uint32_t i = hash((uint32_t)place.at, (uint32_t)place.stack) % (4 * MAX_SET);
 	for (; s->seen_at[i] == s->making; i = (i + 1) % (4 * MAX_SET))
 		if (s->seen[i].at == place.at && s->seen[i].stack == place.stack)
@@ -409,7 +409,7 @@ static bool see(struct states* s, struct place place) {
 
 static void wait_for(struct states* s, int32_t at, int32_t stack) {
 	const struct place place = {at, stack};
-	if (!see(s, place))
+	if (!see_frame(s, place))
 		return;
 	if (s->n_waiting == MAX_SET)
 		s->overflow = true;
@@ -847,7 +847,7 @@ int states_clipped(struct states* s, int state, int bytes) {
 	return clipped == STATE_DEAD ? state : clipped; /* no room: as it is */
 }
 
-static void meet(struct states* s, int state) {
+static void meet_frames(struct states* s, int state) {
 	if (s->met_in[state] == s->walk)
 		return;
 	s->met_in[state] = s->walk;
@@ -900,14 +900,14 @@ int states_counted_down(struct states* s, int state, int* by, int64_t* work) {
 
 states_steps* states_begin_walk(struct states* s, int state) {
 	s->walk++;
-	meet(s, state);
+	meet_frames(s, state);
 	return s->met;
 }
 
 int states_meet(struct states* s, int state, uint8_t byte, int64_t* work) {
 	const int next = states_step(s, state, byte);
 	*work += s->state[state].n + s->state[next].n + 1;
-	meet(s, next);
+	meet_frames(s, next);
 	if (!s->full)
 		s->met[state][byte] = (int16_t)next;
 	return next;
@@ -990,7 +990,7 @@ static void keep_items(struct states* s, const uint8_t* used) {
 			    set_with(s, s->moved_set[s->set_of[i].without], s->moved_text[s->set_of[i].text]);
 }
 
-static int32_t moved(const struct states* s, int32_t at) {
+static int32_t moved_frame(const struct states* s, int32_t at) {
 	return is_text(at)  ? AT_TEXT + s->moved_text[at - AT_TEXT]
 	       : is_set(at) ? AT_SET + s->moved_set[at - AT_SET]
 	                    : at;
@@ -1017,8 +1017,8 @@ int states_renew(struct states* s, int state) {
 	for (int32_t f = 1; f < frames; f++)
 		if (used[f >> 3] >> (f & 7) & 1) {
 			const struct frame old_frame = s->frame[f];
-			renumbered[f] =
-			    push(s, old_frame.under ? renumbered[old_frame.under] : NO_STACK, moved(s, old_frame.at));
+			renumbered[f] = push(s, old_frame.under ? renumbered[old_frame.under] : NO_STACK,
+			                     moved_frame(s, old_frame.at));
 		}
 	for (int i = 0; i < n; i++)
 		s->set[s->n_set++] = (struct place){s->waiting[i].at,

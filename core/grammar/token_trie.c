@@ -28,7 +28,7 @@ static size_t size_of(const struct token_trie* trie, int32_t token) {
 }
 
 /* By bytes, then by token. */
-static int compare(const void* a, const void* b, void* user) {
+static int compare_tokens(const void* a, const void* b, void* user) {
 	const struct token_trie* trie = user;
 	const int32_t x = *(const int32_t*)a, y = *(const int32_t*)b;
 	const size_t m = size_of(trie, x), n = size_of(trie, y);
@@ -36,7 +36,7 @@ static int compare(const void* a, const void* b, void* user) {
 	return order ? order : m != n ? (m > n) - (m < n) : (x > y) - (x < y);
 }
 
-static size_t common(const struct token_trie* trie, int32_t a, int32_t b) {
+static size_t common_prefix(const struct token_trie* trie, int32_t a, int32_t b) {
 	const size_t m = size_of(trie, a), n = size_of(trie, b), least = m < n ? m : n;
 	size_t i = 0;
 	while (i < least && trie->bytes[trie->start[a] + i] == trie->bytes[trie->start[b] + i])
@@ -61,7 +61,7 @@ static bool lay_out(struct token_trie* trie, const int32_t* order) {
 		const size_t size = size_of(trie, token);
 		if (size == 0)
 			continue;
-		close_nodes(trie, open, &depth, last < 0 ? 0 : common(trie, last, token));
+		close_nodes(trie, open, &depth, last < 0 ? 0 : common_prefix(trie, last, token));
 		while (depth < size) {
 			open[depth + 1] = trie->n;
 			trie->node[trie->n++] = (struct trie_node){
@@ -224,7 +224,7 @@ struct token_trie* token_trie_open(int vocab, size_t (*piece)(void*, int32_t, ch
 		trie->same[i] = -1;
 	}
 	if (good) {
-		qsort_r(order, (size_t)vocab, sizeof *order, compare, trie);
+		qsort_r(order, (size_t)vocab, sizeof *order, compare_tokens, trie);
 		good = lay_out(trie, order) && sort_out_plain(trie);
 	}
 	free(order);

@@ -5,7 +5,7 @@
 
 /* ---- parts of values ---------------------------------------------------------------------- */
 
-static struct value missing(struct value of, const struct string* name) {
+static struct value make_missing(struct value of, const struct string* name) {
 	return (struct value){.kind = UNDEFINED, .of = (uint8_t)of.kind, .string = name};
 }
 
@@ -28,7 +28,7 @@ static struct value loop_attribute(struct value v, const struct string* name) {
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (string_is(name, known[i].name))
 			return known[i].value;
-	return missing(v, name);
+	return make_missing(v, name);
 }
 
 /* A bound method, or undefined if the kind has none of that name. */
@@ -36,7 +36,7 @@ static struct value method_attribute(struct machine* m, struct value v, const st
 	const struct routine* const what = library_find(OF(v.kind), name);
 	if (what && what->run)
 		return value_function(m, v, what);
-	struct value found = missing(v, name);
+	struct value found = make_missing(v, name);
 	found.unsafe = what != NULL;
 	return found;
 }
@@ -66,7 +66,7 @@ static struct value index_sequence(struct machine* m, struct value v, int64_t in
 	const bool text = v.kind == STRING;
 	const int64_t n = text ? string_length(m, v.string) : v.list->n;
 	if (index < -n || index >= n)
-		return missing(v, NULL);
+		return make_missing(v, NULL);
 	index = index < 0 ? index + n : index;
 	if (!text)
 		return v.list->item[index];
@@ -88,7 +88,7 @@ struct value value_index(struct machine* m, struct value v, struct value index) 
 		return value_attribute(m, v, index.string);
 	if (index.kind == UNDEFINED && index.unsafe)
 		value_check_defined(m, index);
-	return missing(v, NULL);
+	return make_missing(v, NULL);
 }
 
 struct value value_path(struct machine* m, struct value v, const struct string* path,
@@ -119,8 +119,8 @@ struct slice {
 };
 
 /* A bound of a slice, or its default; from `least` to `most`. */
-static int64_t bound(struct machine* m, struct value v, int64_t otherwise, int64_t length, int64_t least,
-                     int64_t most) {
+static int64_t clamp_bound(struct machine* m, struct value v, int64_t otherwise, int64_t length,
+                           int64_t least, int64_t most) {
 	if (v.kind == NONE)
 		return otherwise;
 	int64_t i = argument_integer(m, v, "a slice", 0);
@@ -141,8 +141,8 @@ static struct slice slice_of(struct machine* m, struct scope* s, const struct no
 	if (step > INT32_MAX || step < -INT32_MAX)
 		step = step > 0 ? INT32_MAX : -INT32_MAX;
 	const int64_t least = step > 0 ? 0 : -1, most = step > 0 ? length : length - 1;
-	const int64_t from = bound(m, v[0], step > 0 ? 0 : length - 1, length, least, most);
-	const int64_t to = bound(m, v[1], step > 0 ? length : -1, length, least, most);
+	const int64_t from = clamp_bound(m, v[0], step > 0 ? 0 : length - 1, length, least, most);
+	const int64_t to = clamp_bound(m, v[1], step > 0 ? length : -1, length, least, most);
 	int64_t count = step > 0 ? (to - from + step - 1) / step : (from - to - step - 1) / -step;
 	if ((step > 0 && to <= from) || (step < 0 && to >= from))
 		count = 0;
@@ -165,7 +165,7 @@ static struct value evaluate_slice(struct machine* m, struct scope* s, const str
 	const struct value v = evaluate(m, s, n->a);
 	value_check_defined(m, v);
 	if (v.kind != STRING && v.kind != LIST && v.kind != TUPLE && v.kind != RANGE)
-		return missing(v, NULL);
+		return make_missing(v, NULL);
 	const struct slice slice = slice_of(m, s, n, value_length(m, v));
 	if (v.kind == STRING)
 		return slice_string(m, v.string, slice);

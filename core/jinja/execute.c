@@ -57,8 +57,8 @@ struct value body_text(struct machine* m, struct scope* s, const struct node* bo
 /* ---- loops -------------------------------------------------------------------------------- */
 
 /* The items that the loop's own condition selects. */
-static const struct list* chosen(struct machine* m, struct scope* s, const struct node* n,
-                                 const struct list* all) {
+static const struct list* select_items(struct machine* m, struct scope* s, const struct node* n,
+                                       const struct list* all) {
 	if (!n->c)
 		return all;
 	struct list* const some = value_list(m, LIST).list;
@@ -73,7 +73,7 @@ static const struct list* chosen(struct machine* m, struct scope* s, const struc
 
 static enum flow run_loop(struct machine* m, struct scope* s, const struct node* n, struct value over,
                           struct builder* out) {
-	const struct list* const items = chosen(m, s, n, value_items(m, over));
+	const struct list* const items = select_items(m, s, n, value_items(m, over));
 	if (items->n == 0)
 		return n->e ? execute(m, scope_within(m, s), n->e, out) : GO_ON;
 	struct loop* const loop = MACHINE_NEW(m, struct loop, .item = items->item, .n = items->n);
@@ -156,7 +156,7 @@ static enum flow run_body(struct machine* m, struct scope* s, const struct node*
 	return GO_ON;
 }
 
-static enum flow run(struct machine* m, struct scope* s, const struct node* n, struct builder* out) {
+static enum flow run_nodes(struct machine* m, struct scope* s, const struct node* n, struct builder* out) {
 	struct value macro = {.kind = MACRO};
 	switch (n->kind) {
 	case NODE_BODY:
@@ -190,7 +190,7 @@ static enum flow run(struct machine* m, struct scope* s, const struct node* n, s
 enum flow execute(struct machine* m, struct scope* s, const struct node* n, struct builder* out) {
 	machine_enter(m);
 	m->line = n->line;
-	const enum flow flow = run(m, s, n, out);
+	const enum flow flow = run_nodes(m, s, n, out);
 	machine_leave(m);
 	return flow;
 }

@@ -101,7 +101,7 @@ static struct value is_same(struct machine* m, struct call* c) {
 	                     (v.kind >= STRING ? v.list == other.list : value_equal(m, v, other)));
 }
 /* how: the operator */
-static struct value compares(struct machine* m, struct call* c) {
+static struct value compare_values(struct machine* m, struct call* c) {
 	return value_boolean(operator_compare(m, c->how, c->self, c->given[0]));
 }
 
@@ -123,14 +123,14 @@ static const struct routine tests[] = {
     {"even", TEST, is_divisible, 0, 0, {NULL}},
     {"odd", TEST, is_divisible, 1, 0, {NULL}},
     {"divisibleby", TEST, is_divisible, 0, 1, {"num"}},
-    {"in", TEST, compares, IN, 1, {"seq"}},
+    {"in", TEST, compare_values, IN, 1, {"seq"}},
     {"sameas", TEST, is_same, 0, 1, {"other"}},
-    {"eq equalto ==", TEST, compares, EQUAL, 1, {"other"}},
-    {"ne !=", TEST, compares, NOT_EQUAL, 1, {"other"}},
-    {"lt lessthan <", TEST, compares, '<', 1, {"other"}},
-    {"le <=", TEST, compares, LESS_EQUAL, 1, {"other"}},
-    {"gt greaterthan >", TEST, compares, '>', 1, {"other"}},
-    {"ge >=", TEST, compares, GREATER_EQUAL, 1, {"other"}},
+    {"eq equalto ==", TEST, compare_values, EQUAL, 1, {"other"}},
+    {"ne !=", TEST, compare_values, NOT_EQUAL, 1, {"other"}},
+    {"lt lessthan <", TEST, compare_values, '<', 1, {"other"}},
+    {"le <=", TEST, compare_values, LESS_EQUAL, 1, {"other"}},
+    {"gt greaterthan >", TEST, compare_values, '>', 1, {"other"}},
+    {"ge >=", TEST, compare_values, GREATER_EQUAL, 1, {"other"}},
     {.name = NULL}};
 
 /* ---- by name ------------------------------------------------------------------------------ */
@@ -175,7 +175,7 @@ static struct value strftime_now(struct machine* m, struct call* c) {
 
 enum { RANGE_MOST = 100000 }; /* the sandbox's */
 
-static struct value range(struct machine* m, struct call* c) {
+static struct value make_range(struct machine* m, struct call* c) {
 	int64_t part[3] = {0, 0, 1};
 	const struct list* const given = &c->all->place;
 	if (c->all->named.n || given->n < 1 || given->n > 3)
@@ -226,7 +226,7 @@ static struct value make_namespace(struct machine* m, struct call* c) {
 
 const struct routine global_functions[] = {{"raise_exception", 0, raise_exception, 0, 1, {"message"}},
                                            {"strftime_now", 0, strftime_now, 0, 1, {"format"}},
-                                           {"range", 0, range, 0, AS_THEY_CAME, {NULL}},
+                                           {"range", 0, make_range, 0, AS_THEY_CAME, {NULL}},
                                            {"dict", 0, make_dict, 0, AS_THEY_CAME, {NULL}},
                                            {"namespace", 0, make_namespace, 0, AS_THEY_CAME, {NULL}},
                                            {.name = NULL}};

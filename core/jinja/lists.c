@@ -16,7 +16,7 @@ static struct value part_or(struct machine* m, struct value v, struct value by, 
 	const struct value one = value_index(m, v, by);
 	return one.kind == UNDEFINED && otherwise.kind != ABSENT && otherwise.kind != NONE ? otherwise : one;
 }
-static struct value part(struct machine* m, struct value v, struct value by) {
+static struct value find_part(struct machine* m, struct value v, struct value by) {
 	return part_or(m, v, by, nothing);
 }
 
@@ -33,8 +33,8 @@ static struct entry* with_keys(struct machine* m, const struct list* items, stru
 	return entry;
 }
 
-static struct value sorted(struct machine* m, const struct list* items, struct value by,
-                           struct value sensitive, int64_t reverse) {
+static struct value sort_items(struct machine* m, const struct list* items, struct value by,
+                               struct value sensitive, int64_t reverse) {
 	struct value out = value_list(m, LIST);
 	struct entry* const entry = with_keys(m, items, by, sensitive, nothing);
 	value_sort(m, entry, items->n, reverse != 0);
@@ -86,7 +86,7 @@ static struct value filter_reverse(struct machine* m, struct call* c) {
 static struct value filter_sort(struct machine* m, struct call* c) {
 	const struct list* const items = value_items(m, c->self);
 	const int64_t reverse = argument_integer(m, c->given[0], "sort", 0);
-	return sorted(m, items, c->given[2], c->given[1], reverse);
+	return sort_items(m, items, c->given[2], c->given[1], reverse);
 }
 
 static struct value filter_unique(struct machine* m, struct call* c) {
@@ -119,7 +119,7 @@ static struct value filter_sum(struct machine* m, struct call* c) {
 		machine_fail(m, "sum() can't sum strings [use ''.join(seq) instead]");
 	const struct list* const items = value_items(m, c->self);
 	for (int i = 0; i < items->n; i++)
-		sum = operator_binary(m, '+', sum, part(m, items->item[i], c->given[0]));
+		sum = operator_binary(m, '+', sum, find_part(m, items->item[i], c->given[0]));
 	return sum;
 }
 
@@ -191,7 +191,7 @@ static struct value filter_join(struct machine* m, struct call* c) {
 	for (int i = 0; i < items->n; i++) {
 		if (i && c->given[0].kind != ABSENT)
 			value_write(&b, c->given[0]);
-		value_write(&b, part(m, items->item[i], c->given[1]));
+		value_write(&b, find_part(m, items->item[i], c->given[1]));
 	}
 	return value_string(builder_end(&b));
 }
@@ -229,7 +229,7 @@ static struct value filter_dictsort(struct machine* m, struct call* c) {
 	if (c->self.kind != DICT)
 		machine_fail(m, "'%s' object has no attribute 'items'", value_type(c->self));
 	const int64_t reverse = argument_integer(m, c->given[2], "dictsort", 0);
-	return sorted(m, filter_items(m, c).list, value_integer(by_value), c->given[0], reverse);
+	return sort_items(m, filter_items(m, c).list, value_integer(by_value), c->given[0], reverse);
 }
 
 /* ---- choosing and mapping ------------------------------------------------------------------ */
@@ -279,7 +279,7 @@ static struct value filter_select(struct machine* m, struct call* c) {
 	const struct arguments rest = arguments_rest(c->all, first + 1);
 	const struct list* const items = value_items(m, c->self);
 	for (int i = 0; i < items->n; i++) {
-		const struct value one = attribute ? part(m, items->item[i], given->item[0]) : items->item[i];
+		const struct value one = attribute ? find_part(m, items->item[i], given->item[0]) : items->item[i];
 		machine_charge(m, 0);
 		if (value_truth(test ? routine_call(m, test, one, &rest) : one) == wanted)
 			list_add(m, out.list, items->item[i]);
@@ -303,7 +303,7 @@ static struct value dict_view(struct machine* m, struct call* c) {
 }
 
 /* Nothing is changed in place, so a copy is the value itself. */
-static struct value same(struct machine* m, struct call* c) {
+static struct value return_same(struct machine* m, struct call* c) {
 	(void)m;
 	return c->self;
 }
@@ -359,7 +359,7 @@ const struct routine list_routines[] = {
     {"items", OF(DICT), dict_view, PAIRS, 0, {NULL}},
     {"index", OF(LIST) | OF(TUPLE) | OF(RANGE), list_index, 0, 1, {"value"}},
     {"count", OF(LIST) | OF(TUPLE) | OF(RANGE), list_count, 0, 1, {"value"}},
-    {"copy", OF(LIST) | OF(DICT), same, 0, 0, {NULL}},
+    {"copy", OF(LIST) | OF(DICT), return_same, 0, 0, {NULL}},
     {"cycle", OF(LOOP), loop_cycle, 0, AS_THEY_CAME, {NULL}},
     {"append clear pop reverse insert sort extend remove", OF(LIST), NULL, 0, 0, {NULL}},
     {"clear pop popitem setdefault update", OF(DICT), NULL, 0, 0, {NULL}},

@@ -18,7 +18,7 @@ const char* sign_text(int sign) {
 
 static int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
-static struct value integers(struct machine* m, int sign, int64_t a, int64_t b) {
+static struct value divide_integers(struct machine* m, int sign, int64_t a, int64_t b) {
 	int64_t out = 0;
 	bool fits = true;
 	if ((sign == '/' || sign == FLOOR_DIVIDE || sign == '%') && b == 0)
@@ -57,7 +57,7 @@ static struct value integers(struct machine* m, int sign, int64_t a, int64_t b) 
 	return value_integer(out);
 }
 
-static struct value floats(struct machine* m, int sign, double a, double b) {
+static struct value divide_floats(struct machine* m, int sign, double a, double b) {
 	const bool divides = sign == '/' || sign == FLOOR_DIVIDE || sign == '%';
 	if (divides && !(b < 0) && !(b > 0) && !isnan(b))
 		machine_fail(m, "float division by zero");
@@ -117,7 +117,7 @@ static struct value join_lists(struct machine* m, struct value a, struct value b
 	return out;
 }
 
-static struct value repeat(struct machine* m, struct value v, int64_t n) {
+static struct value repeat_value(struct machine* m, struct value v, int64_t n) {
 	if (v.kind == STRING) {
 		struct builder out = {.machine = m};
 		if (v.string->size && n > (int64_t)(MACHINE_TEXT / v.string->size))
@@ -138,7 +138,7 @@ static struct value repeat(struct machine* m, struct value v, int64_t n) {
 	return out;
 }
 
-static bool repeats(struct value v, struct value n) {
+static bool is_repetition(struct value v, struct value n) {
 	return (v.kind == STRING || v.kind == LIST || v.kind == TUPLE) && value_is_whole(n);
 }
 
@@ -151,17 +151,17 @@ struct value operator_binary(struct machine* m, int sign, struct value a, struct
 	}
 	if (value_is_number(a) && value_is_number(b)) {
 		if (a.kind == FLOAT || b.kind == FLOAT)
-			return floats(m, sign, value_number(a), value_number(b));
-		return integers(m, sign, value_whole(a), value_whole(b));
+			return divide_floats(m, sign, value_number(a), value_number(b));
+		return divide_integers(m, sign, value_whole(a), value_whole(b));
 	}
 	if (sign == '+' && a.kind == STRING && b.kind == STRING)
 		return join_strings(m, a.string, b.string);
 	if (sign == '+' && a.kind == b.kind && (a.kind == LIST || a.kind == TUPLE))
 		return join_lists(m, a, b);
-	if (sign == '*' && repeats(a, b))
-		return repeat(m, a, value_whole(b));
-	if (sign == '*' && repeats(b, a))
-		return repeat(m, b, value_whole(a));
+	if (sign == '*' && is_repetition(a, b))
+		return repeat_value(m, a, value_whole(b));
+	if (sign == '*' && is_repetition(b, a))
+		return repeat_value(m, b, value_whole(a));
 	if (sign == '%' && a.kind == STRING)
 		return format_percent(m, a.string, b);
 	value_check_defined(m, a);

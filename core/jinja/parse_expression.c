@@ -4,7 +4,7 @@
 
 static const struct node* parse_unary(struct parser*, bool filters);
 
-static struct node* binary(struct parser* p, enum node_kind kind, const struct node* a) {
+static struct node* make_binary(struct parser* p, enum node_kind kind, const struct node* a) {
 	struct node* const n = parser_node(p, kind);
 	n->a = a;
 	return n;
@@ -12,7 +12,7 @@ static struct node* binary(struct parser* p, enum node_kind kind, const struct n
 
 /* ---- the least ---------------------------------------------------------------------------- */
 
-static const struct node* literal(struct parser* p, struct value v) {
+static const struct node* make_literal(struct parser* p, struct value v) {
 	struct node* const n = parser_node(p, NODE_LITERAL);
 	n->value = v;
 	return n;
@@ -37,7 +37,7 @@ static const struct node* parse_string(struct parser* p) {
 	struct builder b = {.machine = p->machine};
 	for (; p->token.kind == TOKEN_STRING; parser_next(p))
 		builder_string(&b, p->token.text);
-	return literal(p, value_string(builder_end(&b)));
+	return make_literal(p, value_string(builder_end(&b)));
 }
 
 /* True when another item follows: after a comma, which may also be the last thing before the closing
@@ -74,7 +74,7 @@ static const struct node* parse_primary(struct parser* p) {
 		return parse_string(p);
 	if (t.kind == TOKEN_NUMBER) {
 		parser_next(p);
-		return literal(p, t.number);
+		return make_literal(p, t.number);
 	}
 	if (parser_take(p, "(")) {
 		const struct node* const inner = parse_tuple(p, true, true);
@@ -130,7 +130,7 @@ static void parse_arguments(struct parser* p, struct node* call) {
 }
 
 static const struct node* parse_call(struct parser* p, const struct node* callee) {
-	struct node* const call = binary(p, NODE_CALL, callee);
+	struct node* const call = make_binary(p, NODE_CALL, callee);
 	parse_arguments(p, call);
 	return call;
 }
@@ -152,7 +152,7 @@ static const struct node* parse_index(struct parser* p, const struct node* of) {
 	}
 	if (!n && !part[0])
 		parser_fail(p, "an index");
-	struct node* const index = binary(p, n ? NODE_SLICE : NODE_ITEM, of);
+	struct node* const index = make_binary(p, n ? NODE_SLICE : NODE_ITEM, of);
 	index->b = part[0];
 	index->c = part[1];
 	index->d = part[2];
@@ -163,9 +163,9 @@ static const struct node* parse_index(struct parser* p, const struct node* of) {
 static const struct node* parse_member(struct parser* p, const struct node* of) {
 	parser_next(p);
 	const bool number = p->token.kind == TOKEN_NUMBER && p->token.number.kind == INTEGER;
-	struct node* const n = binary(p, number ? NODE_ITEM : NODE_ATTRIBUTE, of);
+	struct node* const n = make_binary(p, number ? NODE_ITEM : NODE_ATTRIBUTE, of);
 	if (number) {
-		n->b = literal(p, p->token.number);
+		n->b = make_literal(p, p->token.number);
 		parser_next(p);
 	} else {
 		n->name = parser_want_name(p, "a name after the dot");
@@ -200,7 +200,7 @@ static const struct string* parse_dotted(struct parser* p, const char* what) {
 const struct node* parse_filters(struct parser* p, const struct node* n, bool start) {
 	while (start || parser_take(p, "|")) {
 		start = false;
-		struct node* const filter = binary(p, NODE_FILTER, n);
+		struct node* const filter = make_binary(p, NODE_FILTER, n);
 		filter->name = parse_dotted(p, "a filter's name");
 		filter->table = library_find(FILTER, filter->name);
 		if (parser_at(p, "("))
@@ -211,7 +211,7 @@ const struct node* parse_filters(struct parser* p, const struct node* n, bool st
 }
 
 static const struct node* parse_test(struct parser* p, const struct node* of) {
-	struct node* const test = binary(p, NODE_TEST, of);
+	struct node* const test = make_binary(p, NODE_TEST, of);
 	parser_next(p);
 	test->flag = parser_take(p, "not");
 	test->name = parse_dotted(p, "a test's name");
@@ -248,7 +248,7 @@ static const struct node* parse_unary(struct parser* p, bool filters) {
 	parser_nest(p);
 	const struct node* n;
 	if (parser_at(p, "-") || parser_at(p, "+")) {
-		struct node* const sign = binary(p, NODE_BINARY, literal(p, value_integer(0))); /* 0 - a */
+		struct node* const sign = make_binary(p, NODE_BINARY, make_literal(p, value_integer(0))); /* 0 - a */
 		sign->sign = parser_at(p, "-") ? '-' : '+';
 		parser_next(p);
 		sign->b = parse_unary(p, false);
@@ -300,7 +300,7 @@ static const struct node* parse_level(struct parser* p, int level) {
 		return parse_unary(p, true);
 	const struct node* n = parse_level(p, level + 1);
 	for (int sign; (sign = take_of_level(p, level)) != 0;) {
-		struct node* const both = binary(p, NODE_BINARY, n);
+		struct node* const both = make_binary(p, NODE_BINARY, n);
 		both->sign = sign;
 		both->b = parse_level(p, level + 1);
 		n = both;
@@ -313,7 +313,7 @@ static const struct node* parse_compare(struct parser* p) {
 	struct node* chain = NULL;
 	for (int sign; (sign = take_of_level(p, COMPARISONS)) != 0;) {
 		if (!chain)
-			chain = binary(p, NODE_COMPARE, first);
+			chain = make_binary(p, NODE_COMPARE, first);
 		struct node* const operand = parser_node(p, NODE_OPERAND);
 		operand->sign = sign;
 		operand->a = parse_level(p, SUMS);
@@ -337,7 +337,7 @@ const struct node* parse_expression(struct parser* p, bool choose) {
 	parser_nest(p);
 	const struct node* n = parse_level(p, LOOSEST);
 	while (choose && parser_take(p, "if")) {
-		struct node* const choice = binary(p, NODE_CHOOSE, n);
+		struct node* const choice = make_binary(p, NODE_CHOOSE, n);
 		choice->b = parse_level(p, LOOSEST);
 		if (parser_take(p, "else"))
 			choice->c = parse_expression(p, true);

@@ -13,15 +13,15 @@ void jinja_text_free(struct jinja_text* text) {
 	*text = (struct jinja_text){0};
 }
 
-static struct scope* globals(struct machine* m) {
+static struct scope* make_globals(struct machine* m) {
 	struct scope* const s = MACHINE_NEW(m, struct scope, .outer = NULL);
 	for (const struct routine* f = global_functions; f->name; f++)
 		scope_set(m, s, string_of(m, f->name), value_function(m, value_none(), f));
 	return s;
 }
 
-static struct scope* variables(struct machine* m, const struct jinja_call* call) {
-	struct scope* const s = MACHINE_NEW(m, struct scope, .outer = globals(m));
+static struct scope* make_variables(struct machine* m, const struct jinja_call* call) {
+	struct scope* const s = MACHINE_NEW(m, struct scope, .outer = make_globals(m));
 	for (int i = 0; i < call->n_variables; i++) {
 		const struct jinja_variable* const v = &call->variable[i];
 		struct value value;
@@ -63,13 +63,13 @@ static bool hand_over(const struct string* s, struct jinja_text* out) {
 }
 
 /* Parses, and with `out` runs. False with the error set, from wherever it was raised. */
-static bool work(struct machine* m, const struct jinja_call* call, struct jinja_text* out) {
+static bool render_work(struct machine* m, const struct jinja_call* call, struct jinja_text* out) {
 	if (setjmp(m->escape))
 		return false;
 	const struct node* const body = parse(m, call->source, call->size);
 	if (!out)
 		return true;
-	struct scope* const s = MACHINE_NEW(m, struct scope, .outer = variables(m, call));
+	struct scope* const s = MACHINE_NEW(m, struct scope, .outer = make_variables(m, call));
 	struct builder b = {.machine = m};
 	m->depth = 0;
 	execute(m, s, body, &b);
@@ -80,7 +80,7 @@ static bool work(struct machine* m, const struct jinja_call* call, struct jinja_
 
 static enum jinja_outcome render(const struct jinja_call* call, struct jinja_text* out, struct error* error) {
 	struct machine m = {.steps = MACHINE_STEPS, .line = 1, .error = error, .now = call->now};
-	const bool good = work(&m, call, out);
+	const bool good = render_work(&m, call, out);
 	machine_close(&m);
 	return good ? JINJA_DONE : m.raised ? JINJA_RAISED : JINJA_FAILED;
 }

@@ -32,7 +32,7 @@ int float_text(double d, char out[40]) {
 }
 
 /* Characters that repr() writes as they are. */
-static bool prints(uint32_t code) {
+static bool is_printable(uint32_t code) {
 	static const uint32_t hidden = UTF8_CATEGORY(CC) | UTF8_CATEGORY(CF) | UTF8_CATEGORY(CS) |
 	                               UTF8_CATEGORY(CO) | UTF8_CATEGORY(CN) | UTF8_CATEGORY(ZL) |
 	                               UTF8_CATEGORY(ZP) | UTF8_CATEGORY(ZS);
@@ -68,7 +68,7 @@ static void write_quoted(struct builder* b, const struct string* s, const struct
 	size_t written = 0;
 	for (size_t at = 0, length; at < s->size; at += length) {
 		length = string_character(s, at, &code);
-		const bool plain = style->json ? code >= 0x20 && (!style->ascii || code <= 0x7E) : prints(code);
+		const bool plain = style->json ? code >= 0x20 && (!style->ascii || code <= 0x7E) : is_printable(code);
 		if (plain && code != '\\' && code != (uint32_t)quote)
 			continue;
 		builder_part(b, s, written, at);

@@ -225,7 +225,7 @@ static bool is_iterable(struct value v) {
 	       (v.kind >= LIST && v.kind <= ITERATOR);
 }
 
-static const struct list* characters(struct machine* m, const struct string* s) {
+static const struct list* list_characters(struct machine* m, const struct string* s) {
 	struct list* const list = value_list(m, LIST).list;
 	uint32_t code;
 	for (size_t at = 0; at < s->size;) {
@@ -249,7 +249,7 @@ const struct list* value_items(struct machine* m, struct value v) {
 		return machine_new(m, &rest, sizeof rest);
 	}
 	case STRING:
-		return characters(m, v.string);
+		return list_characters(m, v.string);
 	case DICT: {
 		struct list* const keys = value_list(m, LIST).list;
 		for (int i = 0; i < v.dict->n; i++)

@@ -42,7 +42,7 @@ uint8_t chain_ask(struct chain* c, struct result* out) {
 	return (uint8_t)(WANT_TOKEN | WANT_TOP | (c->logits ? WANT_LOGITS : 0));
 }
 
-static void tap(const struct chain* c, int row, struct pass* pass) {
+static void tap_of(const struct chain* c, int row, struct pass* pass) {
 	if (!c->hidden)
 		return;
 	pass->tap = c->span - 1;
@@ -59,7 +59,7 @@ void chain_row_pass(struct chain* c, bool head, struct pass* pass) {
 	                  &c->result[c->steps]);
 	pass->skip = c->skip;
 	pass->head = head;
-	tap(c, row, pass);
+	tap_of(c, row, pass);
 }
 
 void chain_step(struct chain* c) {
@@ -90,7 +90,7 @@ bool chain_rest_pass(struct chain* c, const struct tree* tree, struct pass* pass
 	c->segment.n = n;
 	*pass = pass_over(&c->segment, c->token + c->rows, c->parent + c->rows, c->span, NULL, NULL);
 	if (c->prompt)
-		tap(c, c->rows, pass);
+		tap_of(c, c->rows, pass);
 	return n > 0;
 }
 
@@ -104,7 +104,7 @@ void chain_verify_pass(struct chain* c, struct round* round, const struct tree* 
 	}
 	round_verify_pass(round, tree, wants, pass);
 	if (c->prompt)
-		tap(c, 0, pass);
+		tap_of(c, 0, pass);
 }
 
 static void* skip_open(const struct method_drafter_setup* setup) {

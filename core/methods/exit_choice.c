@@ -103,7 +103,7 @@ bool exit_choice_take(struct exit_choice* c) {
 	return true;
 }
 
-static void offer(struct exit_choice* c, double rate, int block, int steps, int children) {
+static void offer_exit(struct exit_choice* c, double rate, int block, int steps, int children) {
 	if (rate <= c->rate)
 		return;
 	c->rate = rate;
@@ -131,13 +131,13 @@ void exit_choice_make(struct exit_choice* c, const struct cost_model* cost, bool
 		for (int d = 1; children < 0 && d <= most; d++) {
 			tokens += reach *= a;
 			if (steps == 0 || d == steps)
-				offer(c, tokens / (d * step + verify_cost(cost, reuse, e, 1, d)), c->block[i], d, 1);
+				offer_exit(c, tokens / (d * step + verify_cost(cost, reuse, e, 1, d)), c->block[i], d, 1);
 		}
 		for (int k = 1; children >= 0 && k <= TREE_RANKS; k++)
 			if (children == 0 || k == children)
-				offer(c,
-				      (1 + c->hits[i][k - 1] / c->seen) /
-				          (step + verify_cost(cost, reuse, e, cost_verify(cost, k), k)),
-				      c->block[i], 1, k);
+				offer_exit(c,
+				           (1 + c->hits[i][k - 1] / c->seen) /
+				               (step + verify_cost(cost, reuse, e, cost_verify(cost, k), k)),
+				           c->block[i], 1, k);
 	}
 }

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-static float* at(const struct layer_programming* p, float* states, int j) {
+static float* states_at(const struct layer_programming* p, float* states, int j) {
 	return states + (size_t)j * (size_t)p->dim;
 }
 
@@ -41,10 +41,10 @@ void layer_programming_fill(struct layer_programming* p, struct pass* pass) {
 	const int end = p->s == 0 ? 2 : p->s + 1;
 	p->segment.n = p->count = least(p->reach + 1 - p->j, MAX_ROWS);
 	*pass = pass_over(&p->segment, p->token, p->parent, end, NULL, NULL);
-	pass->state = p->s > 0 ? at(p, p->state, p->j) : NULL;
+	pass->state = p->s > 0 ? states_at(p, p->state, p->j) : NULL;
 	pass->first = p->s;
 	pass->tap = end - 1;
-	pass->tap_out = at(p, p->ran, p->j);
+	pass->tap_out = states_at(p, p->ran, p->j);
 }
 
 /* 1 - cosine with the full model's state. */
@@ -62,18 +62,19 @@ static double distance(const struct layer_programming* p, const float* x, const 
  * the state of j - 1 is still the old one. */
 static void choose_state(struct layer_programming* p) {
 	const size_t bytes = (size_t)p->dim * sizeof(float);
-	const float* full = at(p, p->ran, 0); /* nothing skipped */
+	const float* full = states_at(p, p->ran, 0); /* nothing skipped */
 	const int most = p->reach < p->size ? p->reach + 1 : p->size;
 	for (int j = most; j > 0; j--) {
-		const bool skip =
-		    j > p->reach || distance(p, at(p, p->state, j - 1), full) < distance(p, at(p, p->ran, j), full);
-		memcpy(at(p, p->state, j), skip ? at(p, p->state, j - 1) : at(p, p->ran, j), bytes);
+		const bool skip = j > p->reach || distance(p, states_at(p, p->state, j - 1), full) <
+		                                      distance(p, states_at(p, p->ran, j), full);
+		memcpy(states_at(p, p->state, j), skip ? states_at(p, p->state, j - 1) : states_at(p, p->ran, j),
+		       bytes);
 		if (skip) {
 			p->mask[j] = p->mask[j - 1];
 			mask_set(&p->mask[j], p->s, true);
 		}
 	}
-	memcpy(at(p, p->state, 0), full, bytes);
+	memcpy(states_at(p, p->state, 0), full, bytes);
 	p->reach = most;
 }
 

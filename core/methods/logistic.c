@@ -14,7 +14,7 @@ struct problem {
 	double *mean, *scale; /* (dims) of the features */
 };
 
-static const float* row(const struct problem* p, int i) { return p->x + (size_t)i * (size_t)p->dims; }
+static const float* row_at(const struct problem* p, int i) { return p->x + (size_t)i * (size_t)p->dims; }
 
 /* log(1 + e^z) */
 static double softplus(double z) { return z > 0 ? z + log1p(exp(-z)) : log1p(exp(z)); }
@@ -23,13 +23,13 @@ static double softplus(double z) { return z > 0 ? z + log1p(exp(-z)) : log1p(exp
 static double score_row(const struct problem* p, const double* w, int i) {
 	double z = w[p->dims];
 	for (int j = 0; j < p->dims; j++)
-		z += w[j] * ((double)row(p, i)[j] - p->mean[j]) * p->scale[j];
+		z += w[j] * ((double)row_at(p, i)[j] - p->mean[j]) * p->scale[j];
 	return z;
 }
 
 /* The loss, and its gradient if there is a vector for it. Both vectors are the minimiser's own, with stride
  * 1. */
-static double loss(const gsl_vector* v, const struct problem* p, gsl_vector* slope) {
+static double compute_loss(const gsl_vector* v, const struct problem* p, gsl_vector* slope) {
 	double value = 0;
 	const double* w = v->data;
 	double* g = slope ? slope->data : NULL;
@@ -40,7 +40,7 @@ static double loss(const gsl_vector* v, const struct problem* p, gsl_vector* slo
 		const double error = 1 / (1 + exp(-z)) - p->y[i];
 		value += softplus(p->y[i] ? -z : z) / p->n;
 		for (int j = 0; slope && j < p->dims; j++)
-			g[j] += error * ((double)row(p, i)[j] - p->mean[j]) * p->scale[j] / p->n;
+			g[j] += error * ((double)row_at(p, i)[j] - p->mean[j]) * p->scale[j] / p->n;
 		if (slope)
 			g[p->dims] += error / p->n;
 	}
@@ -52,26 +52,26 @@ static double loss(const gsl_vector* v, const struct problem* p, gsl_vector* slo
 	return value;
 }
 
-static double value_of(const gsl_vector* v, void* of) { return loss(v, of, NULL); }
-static void slope_of(const gsl_vector* v, void* of, gsl_vector* slope) { loss(v, of, slope); }
+static double value_of(const gsl_vector* v, void* of) { return compute_loss(v, of, NULL); }
+static void slope_of(const gsl_vector* v, void* of, gsl_vector* slope) { compute_loss(v, of, slope); }
 static void value_and_slope(const gsl_vector* v, void* of, double* value, gsl_vector* slope) {
-	*value = loss(v, of, slope);
+	*value = compute_loss(v, of, slope);
 }
 
 static void measure_loss(struct problem* p) {
 	for (int j = 0; j < p->dims; j++) {
 		double sum = 0, squares = 0;
 		for (int i = 0; i < p->n; i++)
-			sum += (double)row(p, i)[j];
+			sum += (double)row_at(p, i)[j];
 		p->mean[j] = sum / p->n;
 		for (int i = 0; i < p->n; i++)
-			squares += ((double)row(p, i)[j] - p->mean[j]) * ((double)row(p, i)[j] - p->mean[j]);
+			squares += ((double)row_at(p, i)[j] - p->mean[j]) * ((double)row_at(p, i)[j] - p->mean[j]);
 		const double deviation = sqrt(squares / p->n);
 		p->scale[j] = deviation > 1e-6 ? 1 / deviation : 0;
 	}
 }
 
-static void minimise(struct problem* p, gsl_multimin_fdfminimizer* how, gsl_vector* v, int steps) {
+static void minimise_loss(struct problem* p, gsl_multimin_fdfminimizer* how, gsl_vector* v, int steps) {
 	gsl_multimin_function_fdf function = {
 	    .f = value_of, .df = slope_of, .fdf = value_and_slope, .n = (size_t)p->dims + 1, .params = p};
 	gsl_multimin_fdfminimizer_set(how, &function, v, 0.1, 0.1);
@@ -105,7 +105,7 @@ bool logistic_fit(const float* x, const uint8_t* y, int n, int dims, double ridg
 			constant += (double)weight[j] * p.mean[j];
 		}
 		v->data[dims] = constant;
-		minimise(&p, how, v, steps);
+		minimise_loss(&p, how, v, steps);
 		constant = v->data[dims];
 		for (int j = 0; j < dims; j++) {
 			const double w = v->data[j] * p.scale[j];

@@ -20,13 +20,13 @@ static double sum_of(const float* x, int n) {
 	return sum;
 }
 
-static void divide(float* x, int n, double by) {
+static void divide_all(float* x, int n, double by) {
 	for (int v = 0; v < n; v++)
 		x[v] = (float)((double)x[v] / by);
 }
 
 /* p = normalised max(p - q, 0). If nothing is left, p and q were equal up to rounding, and p stays. */
-static void subtract(float* p, const float* q, int vocab) {
+static void subtract_draft(float* p, const float* q, int vocab) {
 	double left = 0;
 	for (int v = 0; v < vocab; v++)
 		left += p[v] > q[v] ? (double)(p[v] - q[v]) : 0;
@@ -41,7 +41,7 @@ static bool take_out(float* x, int vocab, int32_t token) {
 	x[token] = 0;
 	const double left = sum_of(x, vocab);
 	if (left > 0)
-		divide(x, vocab, left);
+		divide_all(x, vocab, left);
 	return left > 0;
 }
 
@@ -75,7 +75,7 @@ static int try_children(const struct tree* tree, int row, bool drawn, uint64_t p
 			take_out(r->p, r->vocab, x);
 			continue;
 		}
-		subtract(r->p, r->q, r->vocab);
+		subtract_draft(r->p, r->q, r->vocab);
 		if (!take_out(r->q, r->vocab, x))
 			break;
 	}

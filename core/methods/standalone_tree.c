@@ -85,7 +85,7 @@ void standalone_guess(struct standalone* m) {
 
 /* ---- learning ----------------------------------------------------------------------------- */
 
-static void see(struct rate* rate, bool was_right) {
+static void see_tree(struct rate* rate, bool was_right) {
 	const float keep = 0.995f;
 	rate->right = rate->right * keep + (was_right ? 1.0f : 0.0f);
 	rate->trials = rate->trials * keep + 1;
@@ -104,8 +104,8 @@ static void learn_steps(struct standalone* m, const struct tree* tree, const str
 			row = tree_child(tree, row, m->chain->result[d].token);
 			right = right && v->path[d + 1] == row;
 		} else
-			see(&m->depth[d + 1], right);
-		see(&m->bin[draft_bin(top)], right);
+			see_tree(&m->depth[d + 1], right);
+		see_tree(&m->bin[draft_bin(top)], right);
 		if (m->stop.rule == STOP_PROBE)
 			probe_see(&m->probe, m->chain ? state_of(m, d) : &top, right);
 	}

@@ -16,17 +16,17 @@ void stop_chain(struct stopper* s) {
 	s->steps = 0;
 }
 
-static bool below(const struct stopper* s, float chance) {
+static bool is_below_threshold(const struct stopper* s, float chance) {
 	return chance < s->threshold || (s->at_most && chance == s->threshold);
 }
 
-static bool unsure(const struct stopper* s, float chance) {
+static bool is_unsure(const struct stopper* s, float chance) {
 	switch (s->rule) {
 	case STOP_MARGINAL:
-		return below(s, chance);
+		return is_below_threshold(s, chance);
 	case STOP_PRODUCT:
 	case STOP_PROBE:
-		return below(s, s->product);
+		return is_below_threshold(s, s->product);
 	case STOP_GAIN:
 		return s->product < s->policy->min_reach[s->steps];
 	default:
@@ -37,7 +37,7 @@ static bool unsure(const struct stopper* s, float chance) {
 bool stop_after(struct stopper* s, float chance, float top, const char** why) {
 	s->steps++;
 	s->product *= s->rule == STOP_GAIN ? s->policy->accept[draft_bin(top)] : chance;
-	if (unsure(s, chance)) {
+	if (is_unsure(s, chance)) {
 		*why = "threshold";
 		return true;
 	}

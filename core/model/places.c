@@ -255,7 +255,7 @@ static void see_whether_near(void* user, const struct model_place* place) {
 		snprintf(near->found, sizeof near->found, "%s", place->name);
 }
 
-/* Says why a name of the hub leads to no model, and which command fetches it. */
+/* Explains why a name of the hub leads to no model, and which command fetches it. */
 static bool refuse_hub_name(const char* spec, struct error* error) {
 	char folder[PATH_SIZE], name[PLACE_NAME];
 	const char *const at = strchr(spec, '@'), *const revision = at ? at + 1 : "main";
@@ -290,7 +290,7 @@ static bool check_weights(const char* path, const char* spec, struct error* erro
 	           spec, name_size(spec), spec, path);
 }
 
-/* Says that no model has this name: which one was meant, or where names come from. */
+/* Reports that no model has this name: which one was meant, or where names come from. */
 static bool refuse_name(const char* spec, struct error* error) {
 	struct near_name near = {.wanted = spec};
 	places_each(see_whether_near, &near);

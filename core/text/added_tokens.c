@@ -77,7 +77,7 @@ static bool stands_alone(const char* text, size_t size, size_t start, size_t end
 	return !(end < size && utf8_character(text + end, size - end, &code) && utf8_is_word(code));
 }
 
-static void strip(const char* text, size_t size, size_t from, struct added_match* match) {
+static void strip_space(const char* text, size_t size, size_t from, struct added_match* match) {
 	uint32_t code;
 	size_t length;
 	if (match->token->lstrip)
@@ -131,7 +131,7 @@ bool added_tokens_next(const struct added_tokens* a, const char* text, size_t si
 		size_t end = longest_at(a, text, size, at, plain, &found);
 		if (end > 0 && !(found->single_word && !stands_alone(text, size, at, end))) {
 			*match = (struct added_match){.start = at, .end = end, .token = found};
-			strip(text, size, from, match);
+			strip_space(text, size, from, match);
 			return true;
 		}
 	}

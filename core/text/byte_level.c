@@ -2,13 +2,13 @@
 
 #include "core/files/utf8.h"
 
-static bool prints(unsigned byte) {
+static bool is_printable(unsigned byte) {
 	return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }
 
 /* The bytes that do not print, in order: 0x00-0x20 are the first 33, then 0x7F-0xA0, then 0xAD. */
 static uint32_t character_of(unsigned byte) {
-	if (prints(byte))
+	if (is_printable(byte))
 		return byte;
 	if (byte <= 0x20)
 		return 0x100 + byte;
@@ -17,7 +17,7 @@ static uint32_t character_of(unsigned byte) {
 
 static int byte_of(uint32_t code) {
 	if (code < 0x100)
-		return prints(code) ? (int)code : -1;
+		return is_printable(code) ? (int)code : -1;
 	if (code <= 0x120)
 		return (int)(code - 0x100);
 	if (code < 0x100 + 67)

@@ -27,7 +27,7 @@ static bool no_template(const char* template_text, struct error* error) {
 	                 "--chat-template");
 }
 
-static bool broken(struct error* error) {
+static bool explain_broken(struct error* error) {
 	char why[sizeof error->message];
 	snprintf(why, sizeof why, "%s", error->message);
 	return error_set(error, "chat template, %.380s (--chat-template gives another)", why);
@@ -35,7 +35,7 @@ static bool broken(struct error* error) {
 
 bool chat_template_check(const char* template_text, struct error* error) {
 	return no_template(template_text, error) &&
-	       (jinja_check(template_text, strlen(template_text), error) || broken(error));
+	       (jinja_check(template_text, strlen(template_text), error) || explain_broken(error));
 }
 
 static void add_variable(struct variables* v, const char* name, enum jinja_form form, const char* text,
@@ -77,7 +77,7 @@ static char* tools_as_text(const char* template_text, const struct chat_json* to
 	return quoted;
 }
 
-static time_t present(const struct chat_request* request) {
+static time_t time_of_request(const struct chat_request* request) {
 	const char* const given = getenv("SOURCE_DATE_EPOCH");
 	if (request->now)
 		return request->now;
@@ -102,10 +102,10 @@ static bool cut_off(struct jinja_text* text, struct error* error) {
 	return true;
 }
 
-static bool render(const char* template_text, const struct tokenizer* t, const struct chat_request* request,
-                   struct jinja_text* out, struct error* error) {
+static bool render_template(const char* template_text, const struct tokenizer* t,
+                            const struct chat_request* request, struct jinja_text* out, struct error* error) {
 	struct variables v = {.n = 0};
-	const time_t now = present(request);
+	const time_t now = time_of_request(request);
 	struct tm today;
 	char dates[2][DATE_SIZE];
 	if (!no_template(template_text, error))
@@ -140,7 +140,7 @@ static bool render(const char* template_text, const struct tokenizer* t, const s
 		return error_set(error, "the chat template does not take this conversation: %.400s", why.message);
 	*error = outcome == JINJA_DONE ? *error : why;
 	if (outcome != JINJA_DONE)
-		return broken(error);
+		return explain_broken(error);
 	if (!request->goes_on || cut_off(out, error))
 		return true;
 	jinja_text_free(out);
@@ -150,7 +150,7 @@ static bool render(const char* template_text, const struct tokenizer* t, const s
 char* chat_template_text(const char* template_text, const struct tokenizer* t,
                          const struct chat_request* request, size_t* size, struct error* error) {
 	struct jinja_text text;
-	if (!render(template_text, t, request, &text, error))
+	if (!render_template(template_text, t, request, &text, error))
 		return NULL;
 	char* const data = text.data;
 	*size = text.size;
@@ -162,7 +162,7 @@ char* chat_template_text(const char* template_text, const struct tokenizer* t,
 bool chat_template_encode(const char* template_text, const struct tokenizer* t,
                           const struct chat_request* request, struct token_list* out, struct error* error) {
 	struct jinja_text text;
-	if (!render(template_text, t, request, &text, error))
+	if (!render_template(template_text, t, request, &text, error))
 		return false;
 	const struct plain_ranges foreign = {.range = text.foreign, .n = text.n_foreign};
 	const bool good = tokenizer_encode_prompt(t, text.data, text.size, &foreign, out);

@@ -19,8 +19,8 @@ struct expression {
 
 enum { MATCH_LIMIT = 5000000, MAX_PATTERN = 1 << 16 };
 
-static bool compile(struct expression* e, const char* pattern, size_t size, const struct buffer* text,
-                    struct error* error) {
+static bool compile_expression(struct expression* e, const char* pattern, size_t size,
+                               const struct buffer* text, struct error* error) {
 	int code = 0;
 	PCRE2_SIZE offset = 0;
 	if (text->failed)
@@ -59,9 +59,9 @@ struct expression* expression_compile(const char* pattern, bool regex, struct er
 	}
 	e->trailing_space = regex && strcmp(pattern, "\\s+$") == 0;
 	struct buffer text = {0};
-	const bool good =
-	    regex ? expression_translate(pattern, size, &text, error) && compile(e, pattern, size, &text, error)
-	          : take_literal(e, pattern, size, error);
+	const bool good = regex ? expression_translate(pattern, size, &text, error) &&
+	                              compile_expression(e, pattern, size, &text, error)
+	                        : take_literal(e, pattern, size, error);
 	buffer_free(&text);
 	if (good)
 		return e;

@@ -23,7 +23,7 @@
 enum { MAX_NESTING = 16, MAX_GROUPS = 64 };
 #define NOTHING SIZE_MAX
 
-struct group {
+struct dialect_group {
 	size_t start; /* of what is written for it */
 	int closings; /* parentheses that end with it, of options such as (?i) within */
 	bool spaced;  /* (?x): white space and comments stand for nothing */
@@ -32,7 +32,7 @@ struct group {
 struct dialect_translation {
 	const char* pattern;
 	size_t size, at;
-	struct group group[MAX_GROUPS]; /* those that are open; the first is the whole pattern */
+	struct dialect_group group[MAX_GROUPS]; /* those that are open; the first is the whole pattern */
 	int depth;
 	size_t atom;   /* where what is repeated next begins in the output */
 	bool repeated; /* it already is */
@@ -58,7 +58,7 @@ static bool refuse(const struct dialect_translation* t, const char* why) {
 	return expression_refuse(t->pattern + t->at, t->size - t->at, why, t->error);
 }
 
-static char at(const struct dialect_translation* t, size_t ahead) {
+static char peek_byte(const struct dialect_translation* t, size_t ahead) {
 	return t->size - t->at > ahead ? t->pattern[t->at + ahead] : 0;
 }
 
@@ -150,7 +150,7 @@ static void add_property(const struct property* p, struct buffer* out) {
 static bool add_code(struct dialect_translation* t, struct buffer* out) {
 	char code[16];
 	for (size_t i = 2; i < 6; i++)
-		if (hexadecimal_digit(at(t, i)) < 0)
+		if (hexadecimal_digit(peek_byte(t, i)) < 0)
 			return refuse(t, "\\u is not followed by four hexadecimal digits");
 	snprintf(code, sizeof code, "\\x{%.4s}", t->pattern + t->at + 2);
 	add_text(out, code);
@@ -179,14 +179,14 @@ static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c 
 
 /* Rewrites an escape that means the same in and outside of classes; done: it was one. */
 static bool add_common(struct dialect_translation* t, struct buffer* out, bool* done) {
-	const char letter = at(t, 1);
+	const char letter = peek_byte(t, 1);
 	*done = true;
 	if (!letter)
 		return refuse(t, "nothing is escaped");
 	if (letter == 'u')
 		return add_code(t, out);
-	if (letter == 'y' || letter == 'Y' || ((letter == 'C' || letter == 'M') && at(t, 2) == '-') ||
-	    (letter == 'o' && at(t, 2) == '{'))
+	if (letter == 'y' || letter == 'Y' || ((letter == 'C' || letter == 'M') && peek_byte(t, 2) == '-') ||
+	    (letter == 'o' && peek_byte(t, 2) == '{'))
 		return refuse(t, "this escape is not supported");
 	*done = is_letter(letter) && !is_shared(letter);
 	if (*done) {
@@ -197,7 +197,7 @@ static bool add_common(struct dialect_translation* t, struct buffer* out, bool* 
 }
 
 static bool is_property(const struct dialect_translation* t) {
-	return (at(t, 1) | 0x20) == 'p' && at(t, 2) == '{';
+	return (peek_byte(t, 1) | 0x20) == 'p' && peek_byte(t, 2) == '{';
 }
 
 /* A set outside of a class. */
@@ -210,7 +210,8 @@ static void add_set(struct buffer* out, const char* set, bool negated) {
 /* An escape that PCRE2 reads alike, with its code in braces if it has one. */
 static bool add_as_it_is(struct dialect_translation* t, struct buffer* out) {
 	const char* const from = t->pattern + t->at;
-	const char* const close = at(t, 1) == 'x' && at(t, 2) == '{' ? memchr(from, '}', t->size - t->at) : NULL;
+	const char* const close =
+	    peek_byte(t, 1) == 'x' && peek_byte(t, 2) == '{' ? memchr(from, '}', t->size - t->at) : NULL;
 	const size_t length =
 	    close ? (size_t)(close + 1 - from) : 1 + utf8_character(from + 1, t->size - t->at - 1, NULL);
 	buffer_add(out, from, length > 1 ? length : 2);
@@ -219,7 +220,7 @@ static bool add_as_it_is(struct dialect_translation* t, struct buffer* out) {
 }
 
 static bool add_escape(struct dialect_translation* t, struct buffer* out) {
-	const char letter = at(t, 1);
+	const char letter = peek_byte(t, 1);
 	const char* const set = set_of(letter);
 	struct property property;
 	bool done;
@@ -267,7 +268,7 @@ static void add_member(struct members* m, const char* set, bool negated) {
 }
 
 static bool add_escaped_member(struct dialect_translation* t, struct members* m) {
-	const char letter = at(t, 1);
+	const char letter = peek_byte(t, 1);
 	struct property property;
 	bool done;
 	if (is_property(t)) {
@@ -295,7 +296,7 @@ static bool add_escaped_member(struct dialect_translation* t, struct members* m)
 
 /* [:alpha:] or [:^alpha:]. */
 static bool add_bracket(struct dialect_translation* t, struct members* m) {
-	const bool negated = at(t, 2) == '^';
+	const bool negated = peek_byte(t, 2) == '^';
 	const char* const name = t->pattern + t->at + 2 + negated;
 	for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
 		const size_t size = strlen(sets[i].name);
@@ -331,7 +332,7 @@ static void close_members(struct members* m, struct buffer* out) {
 static bool add_class(struct dialect_translation*, struct buffer* out, int depth);
 
 static bool add_nested(struct dialect_translation* t, struct members* m, int depth) {
-	if (at(t, 1) == ':')
+	if (peek_byte(t, 1) == ':')
 		return add_bracket(t, m);
 	add_text(&m->nested, "|");
 	return add_class(t, &m->nested, depth + 1);
@@ -340,7 +341,7 @@ static bool add_nested(struct dialect_translation* t, struct members* m, int dep
 /* Reads the members up to the closing bracket. All parts of an intersection but the last go to `ahead`. */
 static bool read_members(struct dialect_translation* t, struct members* m, struct buffer* ahead, int depth) {
 	for (bool first = true;; first = false) {
-		const char c = at(t, 0);
+		const char c = peek_byte(t, 0);
 		if (t->at >= t->size)
 			return refuse(t, "a class is not closed");
 		if (c == ']' && !first)
@@ -351,7 +352,7 @@ static bool read_members(struct dialect_translation* t, struct members* m, struc
 		} else if (c == '\\') {
 			if (!add_escaped_member(t, m))
 				return false;
-		} else if (c == '&' && at(t, 1) == '&') {
+		} else if (c == '&' && peek_byte(t, 1) == '&') {
 			add_text(ahead, "(?=");
 			close_members(m, ahead);
 			add_text(ahead, ")");
@@ -375,7 +376,7 @@ static void negate(struct members* m, struct buffer* out) {
 static bool add_class(struct dialect_translation* t, struct buffer* out, int depth) {
 	struct members m = {0};
 	struct buffer ahead = {0};
-	const bool negated = at(t, 1) == '^';
+	const bool negated = peek_byte(t, 1) == '^';
 	if (depth == MAX_NESTING)
 		return refuse(t, "classes are nested too deep");
 	t->at += 1 + negated;
@@ -413,8 +414,8 @@ static void insert_text(struct buffer* out, size_t place, const char* text) {
 static bool read_options(struct dialect_translation* t, struct buffer* out, bool* spaced) {
 	bool on = true;
 	add_text(out, "(?");
-	for (; at(t, 0) != ':' && at(t, 0) != ')'; t->at++) {
-		const char c = at(t, 0);
+	for (; peek_byte(t, 0) != ':' && peek_byte(t, 0) != ')'; t->at++) {
+		const char c = peek_byte(t, 0);
 		if (c == 'x')
 			*spaced = on;
 		else if (c == '-' && on)
@@ -432,10 +433,10 @@ static bool is_option(char c) { return c == 'i' || c == 'm' || c == 'x' || c == 
 
 static bool open_group(struct dialect_translation* t, struct buffer* out) {
 	static const char* const known[] = {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!", "(?<", "(?'"};
-	const struct group* const outer = &t->group[t->depth];
-	if (at(t, 1) == '*')
+	const struct dialect_group* const outer = &t->group[t->depth];
+	if (peek_byte(t, 1) == '*')
 		return refuse(t, "callouts are not supported");
-	if (at(t, 1) == '?' && at(t, 2) == '#') { /* a comment */
+	if (peek_byte(t, 1) == '?' && peek_byte(t, 2) == '#') { /* a comment */
 		const char* const close = memchr(t->pattern + t->at, ')', t->size - t->at);
 		if (!close)
 			return refuse(t, "a comment is not closed");
@@ -444,20 +445,21 @@ static bool open_group(struct dialect_translation* t, struct buffer* out) {
 	}
 	if (t->depth + 1 == MAX_GROUPS)
 		return refuse(t, "groups are nested too deep");
-	struct group* const inner = &t->group[t->depth + 1];
-	*inner = (struct group){.start = out->size, .spaced = outer->spaced};
+	struct dialect_group* const inner = &t->group[t->depth + 1];
+	*inner = (struct dialect_group){.start = out->size, .spaced = outer->spaced};
 	t->atom = NOTHING;
-	if (at(t, 1) != '?') {
+	if (peek_byte(t, 1) != '?') {
 		add_text(out, "(");
 		t->at++;
 		t->depth++;
 		return true;
 	}
-	if (is_option(at(t, 2))) {
+	if (is_option(peek_byte(t, 2))) {
 		t->at += 2;
 		if (!read_options(t, out, &inner->spaced))
 			return false;
-		if (at(t, 0) == ')') { /* holds up to the end of the group that it is in, over all its alternatives */
+		if (peek_byte(t, 0) ==
+		    ')') { /* holds up to the end of the group that it is in, over all its alternatives */
 			t->group[t->depth].closings++;
 			t->group[t->depth].spaced = inner->spaced;
 		} else {
@@ -499,7 +501,7 @@ static size_t interval_at(const struct dialect_translation* t, bool* exact) {
 /* Repeats what was added last. Behind an interval, + repeats once more, and behind {n}, ? makes it optional.
  */
 static bool add_repetition(struct dialect_translation* t, struct buffer* out) {
-	const char c = at(t, 0);
+	const char c = peek_byte(t, 0);
 	bool exact = false;
 	const size_t length = c == '{' ? interval_at(t, &exact) : 1;
 	if (t->atom == NOTHING)
@@ -508,14 +510,14 @@ static bool add_repetition(struct dialect_translation* t, struct buffer* out) {
 		insert_text(out, t->atom, "(?:");
 		add_text(out, ")");
 	}
-	if (c == '{' && at(t, 1) == ',') { /* which PCRE2 learned late */
+	if (c == '{' && peek_byte(t, 1) == ',') { /* which PCRE2 learned late */
 		add_text(out, "{0");
 		buffer_add(out, t->pattern + t->at + 1, length - 1);
 	} else {
 		buffer_add(out, t->pattern + t->at, length);
 	}
 	t->at += length;
-	const char more = at(t, 0);
+	const char more = peek_byte(t, 0);
 	if ((more == '?' && !exact) || (more == '+' && c != '{')) {
 		buffer_add(out, &more, 1);
 		t->at++;
@@ -528,7 +530,7 @@ static bool add_repetition(struct dialect_translation* t, struct buffer* out) {
 
 /* One character that stands for itself, a dot, an anchor or a bar. */
 static void add_plain(struct dialect_translation* t, struct buffer* out) {
-	const char c = at(t, 0);
+	const char c = peek_byte(t, 0);
 	size_t length = utf8_character(t->pattern + t->at, t->size - t->at, NULL);
 	length = length ? length : 1;
 	t->atom = c == '|' ? NOTHING : out->size;
@@ -538,7 +540,7 @@ static void add_plain(struct dialect_translation* t, struct buffer* out) {
 }
 
 static bool add_next(struct dialect_translation* t, struct buffer* out) {
-	const char c = at(t, 0);
+	const char c = peek_byte(t, 0);
 	const size_t before = out->size;
 	bool exact;
 	if (c == '*' || c == '+' || c == '?' || (c == '{' && interval_at(t, &exact)))

@@ -183,7 +183,7 @@ static void strip(const struct step* step, const char* text, size_t size, struct
 }
 
 /* The word as the step writes it. */
-static struct word rewritten(struct walk* w, int i, struct word in) {
+static struct word rewrite_word(struct walk* w, int i, struct word in) {
 	const struct step* step = &w->steps->step[i];
 	struct buffer* out = &w->written[i];
 	out->size = 0;
@@ -213,7 +213,7 @@ const char* steps_rewrite(struct walk* w, bool first, const char* text, size_t* 
 	struct word word = {text, *size, false};
 	begin_output(w, first, *size);
 	for (int i = 0; i < w->steps->n && word.size > 0; i++)
-		word = rewritten(w, i, word);
+		word = rewrite_word(w, i, word);
 	*size = word.size;
 	return word.text;
 }
@@ -230,7 +230,7 @@ struct joiner {
 	bool matched;      /* its last stretch was a match */
 };
 
-static bool ended(const struct walk* w) { return w->failed || w->enough; }
+static bool walk_ended(const struct walk* w) { return w->failed || w->enough; }
 
 static void pass_on(struct walk*, int step, const char* text, size_t size, bool broken);
 
@@ -267,7 +267,7 @@ static bool split(struct walk* w, int i, const char* text, size_t size) {
 	if (whole && (more == step->invert || step->behavior != SPLIT_REMOVED))
 		return false;
 	struct joiner j = {.walk = w, .step = i, .text = text};
-	while (more && !ended(w)) {
+	while (more && !walk_ended(w)) {
 		if (start > at)
 			join(&j, at, start, step->invert);
 		join(&j, start, end, !step->invert);
@@ -282,9 +282,9 @@ static bool split(struct walk* w, int i, const char* text, size_t size) {
 
 /* Runs this step and the following ones on a word. */
 static void pass_on(struct walk* w, int i, const char* text, size_t size, bool broken) {
-	for (; i < w->steps->n && size > 0 && !ended(w); i++) {
+	for (; i < w->steps->n && size > 0 && !walk_ended(w); i++) {
 		if (w->steps->step[i].kind != STEP_SPLIT) {
-			const struct word word = rewritten(w, i, (struct word){text, size, broken});
+			const struct word word = rewrite_word(w, i, (struct word){text, size, broken});
 			text = word.text;
 			size = word.size;
 			broken = word.broken;
@@ -292,14 +292,14 @@ static void pass_on(struct walk* w, int i, const char* text, size_t size, bool b
 			return;
 		}
 	}
-	if (size > 0 && !ended(w))
+	if (size > 0 && !walk_ended(w))
 		w->enough = !w->take(w->user, text, size);
 }
 
 void steps_cut(struct walk* w, bool first, const char* text, size_t size) {
 	begin_output(w, first, size);
 	w->enough = false;
-	for (size_t at = 0, end; at < size && !ended(w); at = end) {
+	for (size_t at = 0, end; at < size && !walk_ended(w); at = end) {
 		const size_t run = good_run(text, size, at);
 		end = at + run;
 		while (run == 0 && end < size && utf8_character(text + end, size - end, NULL) == 0)

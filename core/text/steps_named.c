@@ -104,7 +104,7 @@ static const struct named {
      {"\\p{N}", pretokenize_gpt2}},
 };
 
-static bool unknown(const char* name, struct error* error) {
+static bool refuse_unknown(const char* name, struct error* error) {
 	char list[420] = "";
 	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
 		strncat(list, i ? " " : "", sizeof list - strlen(list) - 1);
@@ -135,5 +135,5 @@ bool steps_add_named(struct steps* s, const char* name, bool* ignore_merges, boo
 			return add_step(s, &known[i], error);
 		}
 	}
-	return unknown(name, error);
+	return refuse_unknown(name, error);
 }

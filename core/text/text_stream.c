@@ -16,7 +16,7 @@ struct writer {
 	size_t size, capacity;
 };
 
-static void put(struct writer* w, const char* bytes, size_t size) {
+static void put_byte(struct writer* w, const char* bytes, size_t size) {
 	if (size > w->capacity - w->size)
 		return;
 	memcpy(w->out + w->size, bytes, size);
@@ -31,7 +31,7 @@ static void take_byte(struct text_stream* s, char byte, struct writer* w) {
 		size_t n = (size_t)s->n_held;
 		held[n++] = byte;
 		if (utf8_character(held, n, NULL) == n) {
-			put(w, held, n);
+			put_byte(w, held, n);
 			s->n_held = 0;
 			return;
 		}
@@ -39,7 +39,7 @@ static void take_byte(struct text_stream* s, char byte, struct writer* w) {
 			s->held[s->n_held++] = (uint8_t)byte;
 			return;
 		}
-		put(w, replacement, 3);
+		put_byte(w, replacement, 3);
 		if (s->n_held == 0)
 			return;
 		s->n_held = 0; /* the held bytes are malformed; this byte begins a new character */
@@ -60,6 +60,6 @@ size_t text_stream_end(struct text_stream* s, char* out, size_t capacity) {
 		return 0;
 	s->n_held = 0;
 	struct writer w = {.out = out, .capacity = capacity};
-	put(&w, replacement, 3);
+	put_byte(&w, replacement, 3);
 	return w.size;
 }

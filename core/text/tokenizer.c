@@ -76,7 +76,7 @@ static const struct plain_ranges nowhere = {.range = NULL, .n = 0};
 static const struct text_range all = {.start = 0, .end = SIZE_MAX};
 static const struct plain_ranges everywhere = {.range = &all, .n = 1};
 
-static const char* normalize(struct encoder* e, const char* text, size_t* size, bool first) {
+static const char* normalize_text(struct encoder* e, const char* text, size_t* size, bool first) {
 	const char* normal = steps_rewrite(&e->normalizer, first, text, size);
 	e->failed |= e->normalizer.failed;
 	return normal;
@@ -87,7 +87,7 @@ static void encode_uniform(struct encoder* e, const char* text, size_t size, con
                            bool first) {
 	if (encoder_done(e))
 		return;
-	text = normalize(e, text, &size, first);
+	text = normalize_text(e, text, &size, first);
 	split_at_added(e, &e->tokenizer->normalized, plain, text, size, encode_stretch);
 }
 
@@ -95,7 +95,7 @@ static void encode_uniform(struct encoder* e, const char* text, size_t size, con
 static bool holds_special(struct encoder* e, const char* text, size_t size) {
 	const struct added_tokens* added = &e->tokenizer->normalized;
 	struct added_match match;
-	text = normalize(e, text, &size, false);
+	text = normalize_text(e, text, &size, false);
 	for (size_t at = 0; !e->failed && added_tokens_next(added, text, size, at, &nowhere, &match);
 	     at = match.end)
 		if (match.token->special)

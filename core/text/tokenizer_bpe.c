@@ -42,7 +42,7 @@ static const uint64_t no_key = UINT64_MAX;
 /* ---- characters ------------------------------------------------------------------------------- */
 
 /* Bytes of the character at text. A malformed byte counts as 1, with a code beyond all characters. */
-static size_t character(const char* text, size_t size, uint32_t* code) {
+static size_t read_character(const char* text, size_t size, uint32_t* code) {
 	const size_t length = utf8_character(text, size, code);
 	if (length == 0)
 		*code = 0x110000 + (uint8_t)*text;
@@ -58,7 +58,7 @@ static void add_touching(struct tokenizer* t, const char* text, size_t size) {
 	uint32_t left = 0, right;
 	for (size_t at = 0; at < size; left = right) {
 		const bool first = at == 0;
-		at += character(text + at, size - at, &right);
+		at += read_character(text + at, size - at, &right);
 		const uint32_t hash = hash_touching(left, right);
 		if (!first)
 			t->touching[hash / 64] |= UINT64_C(1) << hash % 64;
@@ -106,9 +106,9 @@ bool bpe_prepare(struct tokenizer* t, struct error* error) {
 static size_t next_cut(const struct tokenizer* t, const char* word, size_t size, size_t at) {
 	uint32_t left, right;
 	size_t length;
-	at += character(word + at, size - at, &left);
+	at += read_character(word + at, size - at, &left);
 	for (; at < size; at += length, left = right) {
-		length = character(word + at, size - at, &right);
+		length = read_character(word + at, size - at, &right);
 		const uint32_t hash = hash_touching(left, right);
 		if (!(t->touching[hash / 64] >> hash % 64 & 1))
 			break;
@@ -154,7 +154,7 @@ static struct joint look_up(const struct tokenizer* t, const char* text, const s
 
 /* The piece that `a` and the symbol after it merge into. Frequent pairs are cached. A pair that does not
  * merge is found by one bit, so it takes no place from one that does. */
-static void pair(struct encoder* e, const char* word, struct symbol* a, const struct symbol* b) {
+static void find_merge(struct encoder* e, const char* word, struct symbol* a, const struct symbol* b) {
 	if (a->id < 0 || b->id < 0) {
 		const struct joint joint = look_up(e->tokenizer, word + a->start, a, b);
 		a->joint = joint.id;
@@ -186,7 +186,7 @@ static bool split_characters(struct encoder* e, const char* word, size_t size, s
 	}
 	for (size_t at = from; at < to;) {
 		uint32_t code;
-		const size_t length = character(word + at, size - at, &code);
+		const size_t length = read_character(word + at, size - at, &code);
 		e->symbol[e->n_symbols++] = (struct symbol){
 		    .start = (uint32_t)at, .size = (uint32_t)length, .id = piece_of(t, word + at, length, code)};
 		at += length;
@@ -204,7 +204,7 @@ static void merge_few(struct encoder* e, const char* word) {
 	struct symbol* const s = e->symbol;
 	size_t n = e->n_symbols;
 	for (size_t i = 0; i + 1 < n; i++)
-		pair(e, word, &s[i], &s[i + 1]);
+		find_merge(e, word, &s[i], &s[i + 1]);
 	for (;;) {
 		uint64_t best = no_key;
 		for (size_t i = 0; i + 1 < n; i++) {
@@ -219,9 +219,9 @@ static void merge_few(struct encoder* e, const char* word) {
 		n--;
 		memmove(&s[at + 1], &s[at + 2], (n - at - 1) * sizeof *s);
 		if (at > 0)
-			pair(e, word, &s[at - 1], &s[at]);
+			find_merge(e, word, &s[at - 1], &s[at]);
 		if (at + 1 < n)
-			pair(e, word, &s[at], &s[at + 1]);
+			find_merge(e, word, &s[at], &s[at + 1]);
 	}
 	e->n_symbols = n;
 }
@@ -233,7 +233,7 @@ static void look_ahead(struct encoder* e, const char* word, struct symbol* s, co
 	s->joint = -1;
 	s->order = NEVER;
 	if (next)
-		pair(e, word, s, next);
+		find_merge(e, word, s, next);
 }
 
 /* Merges the pairs of the best order from left to right, up to a new pair that is as good or better, since
@@ -266,7 +266,7 @@ static size_t merge_round(struct encoder* e, const char* word) {
 
 /* Each key has four children, which halves the levels of a binary heap. The keys after the heap never
  * rise. */
-static void sink(uint64_t* heap, size_t n, size_t at, uint64_t key) {
+static void sink_pair(uint64_t* heap, size_t n, size_t at, uint64_t key) {
 	for (size_t child; (child = CHILDREN * at + 1) < n; at = child) {
 		uint64_t least = heap[child];
 		const size_t first = child;
@@ -286,7 +286,7 @@ static uint64_t heap_pop(struct encoder* e) {
 	const uint64_t last = e->heap[--e->n_heap];
 	e->heap[e->n_heap] = no_key;
 	if (e->n_heap > 0)
-		sink(e->heap, e->n_heap, 0, last);
+		sink_pair(e->heap, e->n_heap, 0, last);
 	return top;
 }
 
@@ -298,7 +298,7 @@ static void heap_push(struct encoder* e, uint64_t key) {
 }
 
 /* Recomputes the pair (left, its right neighbour), and queues it if it may merge. */
-static void consider(struct encoder* e, const char* word, int32_t left) {
+static void consider_pair(struct encoder* e, const char* word, int32_t left) {
 	if (left < 0)
 		return;
 	struct symbol* const a = &e->symbol[left];
@@ -325,7 +325,7 @@ static bool fill_heap(struct encoder* e) {
 	for (size_t i = e->n_heap; i < 2 * n + CHILDREN; i++)
 		e->heap[i] = no_key;
 	for (size_t i = e->n_heap / CHILDREN + 1; i-- > 0 && e->n_heap > 0;)
-		sink(e->heap, e->n_heap, i, e->heap[i]);
+		sink_pair(e->heap, e->n_heap, i, e->heap[i]);
 	return true;
 }
 
@@ -350,8 +350,8 @@ static void merge_many(struct encoder* e, const char* word) {
 		b->size = 0;
 		if (a->next >= 0)
 			s[a->next].previous = left;
-		consider(e, word, a->previous);
-		consider(e, word, left);
+		consider_pair(e, word, a->previous);
+		consider_pair(e, word, left);
 	}
 	size_t n = 0;
 	for (int32_t i = 0; i >= 0; i = s[i].next)
@@ -400,8 +400,8 @@ static void emit(struct encoder* e, const char* word, const struct symbol* s, si
 }
 
 /* The first token that both spans have; false: none. */
-static bool meet(const struct symbol* a, size_t n_a, size_t* i, const struct symbol* b, size_t n_b,
-                 size_t* j) {
+static bool meet_pair(const struct symbol* a, size_t n_a, size_t* i, const struct symbol* b, size_t n_b,
+                      size_t* j) {
 	for (*i = *j = 0; *i < n_a && *j < n_b;) {
 		if (a[*i].start == b[*j].start && a[*i].size == b[*j].size)
 			return true;
@@ -414,7 +414,7 @@ static bool meet(const struct symbol* a, size_t n_a, size_t* i, const struct sym
 }
 
 /* Moves tokens from `first` on, which are not emitted yet, to the tail. */
-static bool keep(struct encoder* e, size_t first) {
+static bool keep_word(struct encoder* e, size_t first) {
 	e->n_tail = e->n_symbols - first;
 	if (!grow_to(&e->tail, &e->tail_capacity, e->n_tail, sizeof *e->tail)) {
 		e->failed = true;
@@ -436,7 +436,7 @@ static bool merge_next(struct encoder* e, const char* word, size_t size, size_t 
 		;
 	const size_t start = e->tail[last].start, next = end_of(start, span, size);
 	if (next <= *end || !merge_span(e, word, size, start, next) ||
-	    !meet(e->tail + last, e->n_tail - last, met, e->symbol, e->n_symbols, first))
+	    !meet_pair(e->tail + last, e->n_tail - last, met, e->symbol, e->n_symbols, first))
 		return false;
 	*met += last;
 	*end = next;
@@ -458,7 +458,7 @@ static bool encode_spans(struct encoder* e, const char* word, size_t size, size_
 	if (!merge_span(e, word, size, 0, end))
 		return false;
 	for (size_t length = span; end < size && !encoder_done(e);) {
-		if (!keep(e, first))
+		if (!keep_word(e, first))
 			return false;
 		if (merge_next(e, word, size, length, &end, &met, &first)) {
 			emit(e, word, e->tail, met, after_unknown);
@@ -489,7 +489,7 @@ static const char* without_unknown(struct encoder* e, const char* word, size_t* 
 	kept->size = 0;
 	for (size_t at = 0, length; at < *size; at += length) {
 		uint32_t code;
-		length = character(word + at, *size - at, &code);
+		length = read_character(word + at, *size - at, &code);
 		const bool known = piece_of(t, word + at, length, code) >= 0 || has_bytes(t, word + at, length);
 		if (!known && all)
 			buffer_add(kept, word, at);
@@ -509,7 +509,7 @@ void bpe_encode(struct encoder* e, const char* word, size_t size) {
 		word = without_unknown(e, word, &size);
 	if (size == 0 || e->failed)
 		return;
-	if (character(word, size, &code) == size) {
+	if (read_character(word, size, &code) == size) {
 		const int32_t id = piece_of(t, word, size, code);
 		if (id >= 0)
 			encoder_emit(e, id);

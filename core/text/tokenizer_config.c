@@ -33,8 +33,8 @@ bool tokenizer_config_add_tokens(const cJSON* config, struct tokenizer* t, struc
 }
 
 /* Sets the id to the token that the config names, and leaves it if it names none. */
-static bool resolve(const cJSON* config, const char* name, const struct tokenizer* t, int32_t* id,
-                    struct error* error) {
+static bool resolve_token(const cJSON* config, const char* name, const struct tokenizer* t, int32_t* id,
+                          struct error* error) {
 	const char* text = token_text(config, name);
 	if (text)
 		*id = tokenizer_find(t, text);
@@ -62,9 +62,10 @@ static void set_presence(struct id_list* list, int32_t id, int wanted, bool at_f
 
 bool tokenizer_config_apply(const cJSON* config, struct tokenizer* t, struct error* error) {
 	const char* unknown = token_text(config, "unk_token");
-	if (!resolve(config, "bos_token", t, &t->bos, error) || !resolve(config, "eos_token", t, &t->eos, error))
+	if (!resolve_token(config, "bos_token", t, &t->bos, error) ||
+	    !resolve_token(config, "eos_token", t, &t->eos, error))
 		return false;
-	if (unknown && t->unknown < 0 && !t->lists_added) /* tokenizer.json's model says itself what it has */
+	if (unknown && t->unknown < 0 && !t->lists_added) /* tokenizer.json's model names its own */
 		t->unknown = tokenizer_find(t, unknown);
 	set_presence(&t->before, t->bos, tokenizer_json_flag(config, "add_bos_token", -1), true);
 	set_presence(&t->after, t->eos, tokenizer_json_flag(config, "add_eos_token", -1), false);

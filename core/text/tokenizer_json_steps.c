@@ -17,14 +17,14 @@ int tokenizer_json_flag(const cJSON* section, const char* field, int otherwise) 
 	return cJSON_IsBool(item) ? cJSON_IsTrue(item) : otherwise;
 }
 
-static bool is(const char* a, const char* b) { return strcmp(a, b) == 0; }
+static bool is_equal(const char* a, const char* b) { return strcmp(a, b) == 0; }
 
 static const char* text_of(const cJSON* section, const char* field) {
 	const cJSON* item = json_field(section, field);
 	return cJSON_IsString(item) ? item->valuestring : NULL;
 }
 
-static bool missing(const char* section, const char* type, const char* field, struct error* error) {
+static bool report_missing(const char* section, const char* type, const char* field, struct error* error) {
 	return error_set(error, "tokenizer.json: %s %s: expected a field \"%s\"", section, type, field);
 }
 
@@ -41,7 +41,7 @@ static const char* pattern_of(const cJSON* section, bool* regex) {
 static bool add_composition(struct tokenizer* t, const cJSON* section, struct error* error) {
 	static const char* const form[] = {"NFC", "NFD", "NFKC", "NFKD"}; /* in the order of enum step_kind */
 	int i = 0;
-	while (!is(form[i], tokenizer_json_type(section)))
+	while (!is_equal(form[i], tokenizer_json_type(section)))
 		i++;
 	return steps_add(&t->normalizer, (enum step_kind)(STEP_NFC + i), error) != NULL;
 }
@@ -51,23 +51,23 @@ static bool add_replace(struct tokenizer* t, const cJSON* section, struct error*
 	const char* pattern = pattern_of(section, &regex);
 	const char* content = text_of(section, "content");
 	if (!pattern || !*pattern || !content)
-		return missing("normalizer", "Replace", pattern && *pattern ? "content" : "pattern", error);
+		return report_missing("normalizer", "Replace", pattern && *pattern ? "content" : "pattern", error);
 	return steps_add_replace(&t->normalizer, pattern, regex, content, error);
 }
 
 static bool add_prepend(struct tokenizer* t, const cJSON* section, struct error* error) {
 	const char* text = text_of(section, "prepend");
 	if (!text)
-		return missing("normalizer", "Prepend", "prepend", error);
+		return report_missing("normalizer", "Prepend", "prepend", error);
 	return steps_add_prepend(&t->normalizer, text, false, false, error);
 }
 
 static bool add_simple(struct tokenizer* t, const cJSON* section, struct error* error) {
 	const char* const type = tokenizer_json_type(section);
-	const enum step_kind kind = is(type, "Lowercase")      ? STEP_LOWERCASE
-	                            : is(type, "StripAccents") ? STEP_NO_MARKS
-	                            : is(type, "Nmt")          ? STEP_NMT
-	                                                       : STEP_BYTE_LEVEL;
+	const enum step_kind kind = is_equal(type, "Lowercase")      ? STEP_LOWERCASE
+	                            : is_equal(type, "StripAccents") ? STEP_NO_MARKS
+	                            : is_equal(type, "Nmt")          ? STEP_NMT
+	                                                             : STEP_BYTE_LEVEL;
 	return steps_add(&t->normalizer, kind, error) != NULL;
 }
 
@@ -102,7 +102,7 @@ static bool read_behavior(const cJSON* section, enum split_behavior* out, struct
 	if (!text)
 		return true;
 	for (size_t i = 0; i < sizeof name / sizeof name[0]; i++) {
-		if (is(text, name[i])) {
+		if (is_equal(text, name[i])) {
 			*out = (enum split_behavior)i;
 			return true;
 		}
@@ -116,7 +116,7 @@ static bool add_split(struct tokenizer* t, const cJSON* section, struct error* e
 	enum split_behavior behavior;
 	const char* pattern = pattern_of(section, &regex);
 	if (!pattern || !*pattern)
-		return missing("pre_tokenizer", "Split", "pattern", error);
+		return report_missing("pre_tokenizer", "Split", "pattern", error);
 	if (!read_behavior(section, &behavior, error))
 		return false;
 	struct step* step = steps_add_split(&t->pretokenizer, pattern, regex, behavior, error);
@@ -135,7 +135,7 @@ static bool add_punctuation(struct tokenizer* t, const cJSON* section, struct er
 static bool add_words(struct tokenizer* t, const cJSON* section, struct error* error) {
 #define WORDS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}"
 	struct steps* const s = &t->pretokenizer;
-	if (is(tokenizer_json_type(section), "Whitespace")) {
+	if (is_equal(tokenizer_json_type(section), "Whitespace")) {
 		struct step* const step =
 		    steps_add_split(s, "[" WORDS "]+|[^" WORDS "\\s]+", true, SPLIT_REMOVED, error);
 		if (step)
@@ -143,14 +143,14 @@ static bool add_words(struct tokenizer* t, const cJSON* section, struct error* e
 		return step != NULL;
 	}
 	return steps_add_split(s, "\\s", true, SPLIT_REMOVED, error) &&
-	       (is(tokenizer_json_type(section), "WhitespaceSplit") ||
+	       (is_equal(tokenizer_json_type(section), "WhitespaceSplit") ||
 	        steps_add_split(s, PUNCTUATION, true, SPLIT_ISOLATED, error));
 }
 
 static bool add_delimiter(struct tokenizer* t, const cJSON* section, struct error* error) {
 	const char* const delimiter = text_of(section, "delimiter");
 	if (!delimiter || !*delimiter)
-		return missing("pre_tokenizer", "CharDelimiterSplit", "delimiter", error);
+		return report_missing("pre_tokenizer", "CharDelimiterSplit", "delimiter", error);
 	return steps_add_split(&t->pretokenizer, delimiter, false, SPLIT_REMOVED, error);
 }
 
@@ -183,14 +183,16 @@ static enum prefix_scheme scheme_of(const cJSON* section) {
 	const char* scheme = text_of(section, "prepend_scheme");
 	if (!scheme)
 		return tokenizer_json_flag(section, "add_prefix_space", true) ? PREFIX_ALWAYS : PREFIX_NEVER;
-	return is(scheme, "always") ? PREFIX_ALWAYS : is(scheme, "first") ? PREFIX_FIRST : PREFIX_NEVER;
+	return is_equal(scheme, "always")  ? PREFIX_ALWAYS
+	       : is_equal(scheme, "first") ? PREFIX_FIRST
+	                                   : PREFIX_NEVER;
 }
 
 static bool add_metaspace(struct tokenizer* t, const cJSON* section, struct error* error) {
 	const char* given = text_of(section, "replacement");
 	const char* const block = given ? given : "\xe2\x96\x81";
 	if (!*block)
-		return missing("pre_tokenizer", "Metaspace", "replacement", error);
+		return report_missing("pre_tokenizer", "Metaspace", "replacement", error);
 	return steps_add_blocks(&t->pretokenizer, block, scheme_of(section), true, error) &&
 	       (!tokenizer_json_flag(section, "split", true) ||
 	        steps_add_split(&t->pretokenizer, block, false, SPLIT_WITH_NEXT, error));
@@ -212,7 +214,7 @@ static bool print_replaced(struct tokenizer* t, const cJSON* section, struct err
 	bool regex;
 	const char* pattern = pattern_of(section, &regex);
 	const char* content = text_of(section, "content");
-	if (!pattern || regex || !content || !is(pattern, "\xe2\x96\x81") || !is(content, " "))
+	if (!pattern || regex || !content || !is_equal(pattern, "\xe2\x96\x81") || !is_equal(content, " "))
 		return error_set(error, "tokenizer.json: decoder Replace: expected U+2581 to be replaced by a space");
 	return tokenizer_print_sentencepiece(t, error);
 }
@@ -220,7 +222,8 @@ static bool print_replaced(struct tokenizer* t, const cJSON* section, struct err
 static bool strip_first(struct tokenizer* t, const cJSON* section, struct error* error) {
 	const char* content = text_of(section, "content");
 	int64_t start = 0, stop = 0;
-	if (!content || !is(content, " ") || !json_int(section, "tokenizer.json", "start", 0, 1, &start, error) ||
+	if (!content || !is_equal(content, " ") ||
+	    !json_int(section, "tokenizer.json", "start", 0, 1, &start, error) ||
 	    !json_int(section, "tokenizer.json", "stop", 0, 0, &stop, error))
 		return error_set(error, "tokenizer.json: decoder Strip: expected at most one space at the start");
 	t->drops_first_space = start == 1;
@@ -327,7 +330,7 @@ static bool add_each(struct tokenizer* t, const cJSON* steps, const char* sectio
 	const char* type = tokenizer_json_type(steps);
 	char expected[240] = "";
 	const cJSON *field, *inner;
-	if (is(type, "Sequence") && depth < MAX_DEPTH) {
+	if (is_equal(type, "Sequence") && depth < MAX_DEPTH) {
 		cJSON_ArrayForEach (field, steps)
 			for (inner = cJSON_IsArray(field) ? field->child : NULL; inner; inner = inner->next)
 				if (!add_each(t, inner, section, depth + 1, error))
@@ -335,9 +338,9 @@ static bool add_each(struct tokenizer* t, const cJSON* steps, const char* sectio
 		return true;
 	}
 	for (int i = 0; i < KNOWN; i++) {
-		if (!is(known[i].section, section))
+		if (!is_equal(known[i].section, section))
 			continue;
-		if (is(known[i].type, type))
+		if (is_equal(known[i].type, type))
 			return !known[i].add || known[i].add(t, steps, error);
 		strncat(expected, known[i].type, sizeof expected - strlen(expected) - 1);
 		strncat(expected, ", ", sizeof expected - strlen(expected) - 1);

@@ -53,7 +53,7 @@ bool tokenizer_start_merges(struct tokenizer* t, size_t n, struct error* error) 
 	return true;
 }
 
-static int shown(size_t size) { return (int)(size < 60 ? size : 60); }
+static int shown_size(size_t size) { return (int)(size < 60 ? size : 60); }
 
 bool tokenizer_add_merge(struct tokenizer* t, const char* left, size_t left_size, const char* right,
                          size_t right_size, struct error* error) {
@@ -62,7 +62,7 @@ bool tokenizer_add_merge(struct tokenizer* t, const char* left, size_t left_size
 	int32_t a = vocabulary_find(v, left, left_size), b = vocabulary_find(v, right, right_size);
 	if (a < 0 || b < 0)
 		return error_set(error, "merge %zu: \"%.*s\" is not a piece of the vocabulary", rank,
-		                 shown(a < 0 ? left_size : right_size), a < 0 ? left : right);
+		                 shown_size(a < 0 ? left_size : right_size), a < 0 ? left : right);
 	char joint[2 * MAX_PIECE];
 	memcpy(joint, left, left_size);
 	memcpy(joint + left_size, right, right_size);
@@ -70,7 +70,7 @@ bool tokenizer_add_merge(struct tokenizer* t, const char* left, size_t left_size
 	if (id < 0)
 		return error_set(
 		    error, "merge %zu: \"%.*s\" and \"%.*s\" join to text that is not a piece of the vocabulary",
-		    rank, shown(left_size), left, shown(right_size), right);
+		    rank, shown_size(left_size), left, shown_size(right_size), right);
 	const uint64_t hash = hash_pair(a, b);
 	struct merge* slot = &t->merges.slot[place_of(&t->merges, a, b, hash)];
 	if (slot->left < 0 && !piece_is_special(&v->piece[id]))
@@ -84,7 +84,7 @@ bool tokenizer_add_merge_line(struct tokenizer* t, const char* line, size_t size
 	const char* space = size > 1 ? memchr(line + 1, ' ', size - 1) : NULL;
 	if (!space || space + 1 == line + size)
 		return error_set(error, "merge %zu: \"%.*s\", expected two pieces with a space between", t->merges.n,
-		                 shown(size), line);
+		                 shown_size(size), line);
 	size_t left = (size_t)(space - line);
 	return tokenizer_add_merge(t, line, left, space + 1, size - left - 1, error);
 }

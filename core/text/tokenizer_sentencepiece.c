@@ -25,7 +25,7 @@ struct protobuf_field {
 	size_t size;
 };
 
-static bool stop(struct protobuf* p, const char* why) {
+static bool stop_reading(struct protobuf* p, const char* why) {
 	p->wrong = why;
 	p->at = p->end;
 	return false;
@@ -36,20 +36,20 @@ static bool read_varint(struct protobuf* p, uint64_t* value) {
 	*value = 0;
 	for (unsigned shift = 0; shift < 64; shift += 7) {
 		if (p->at == p->end)
-			return stop(p, "a number is cut off");
+			return stop_reading(p, "a number is cut off");
 		uint8_t byte = *p->at++;
 		if (shift == 63 && byte > 1)
-			return stop(p, "a number is longer than 64 bits");
+			return stop_reading(p, "a number is longer than 64 bits");
 		*value |= (uint64_t)(byte & 0x7F) << shift;
 		if (byte < 0x80)
 			return true;
 	}
-	return stop(p, "a number is longer than 64 bits");
+	return stop_reading(p, "a number is longer than 64 bits");
 }
 
 static bool read_fixed(struct protobuf* p, unsigned bytes, uint64_t* value) {
 	if ((size_t)(p->end - p->at) < bytes)
-		return stop(p, "a number is cut off");
+		return stop_reading(p, "a number is cut off");
 	*value = 0;
 	for (unsigned i = 0; i < bytes; i++)
 		*value |= (uint64_t)p->at[i] << (8 * i);
@@ -63,7 +63,7 @@ static bool protobuf_next(struct protobuf* p, struct protobuf_field* field) {
 	if (p->at == p->end || !read_varint(p, &key))
 		return false;
 	if (key >> 3 == 0 || key >> 3 > 0x1FFFFFFF)
-		return stop(p, "a field has an impossible number");
+		return stop_reading(p, "a field has an impossible number");
 	*field = (struct protobuf_field){.number = (uint32_t)(key >> 3), .wire = (uint32_t)(key & 7)};
 	switch (field->wire) {
 	case PROTOBUF_VARINT:
@@ -76,13 +76,13 @@ static bool protobuf_next(struct protobuf* p, struct protobuf_field* field) {
 		if (!read_varint(p, &field->value))
 			return false;
 		if (field->value > (uint64_t)(p->end - p->at))
-			return stop(p, "a field reaches past the end");
+			return stop_reading(p, "a field reaches past the end");
 		field->bytes = p->at;
 		field->size = (size_t)field->value;
 		p->at += field->size;
 		return true;
 	default:
-		return stop(p, "a field has a wire type that protobuf does not use");
+		return stop_reading(p, "a field has a wire type that protobuf does not use");
 	}
 }
 

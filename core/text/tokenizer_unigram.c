@@ -40,8 +40,8 @@ bool unigram_prepare(struct tokenizer* t, struct error* error) {
 	return true;
 }
 
-static void reach(const struct tokenizer* t, struct lattice_node* node, double score, int32_t id,
-                  size_t start) {
+static void reach_node(const struct tokenizer* t, struct lattice_node* node, double score, int32_t id,
+                       size_t start) {
 	if (t->single_precision)
 		score = (double)(float)score;
 	if (node->start == UINT32_MAX || score > node->score)
@@ -49,8 +49,8 @@ static void reach(const struct tokenizer* t, struct lattice_node* node, double s
 }
 
 /* Relaxes every piece that begins at `at`. A character that is no piece is unknown. */
-static void extend(const struct tokenizer* t, const char* word, size_t size, size_t at,
-                   struct lattice_node* node) {
+static void extend_path(const struct tokenizer* t, const char* word, size_t size, size_t at,
+                        struct lattice_node* node) {
 	size_t character = utf8_character(word + at, size - at, NULL);
 	character = character > 0 ? character : 1;
 	double score = node[at].score;
@@ -64,15 +64,15 @@ static void extend(const struct tokenizer* t, const char* word, size_t size, siz
 		if (token < 0)
 			continue;
 		int32_t id = t->trie.token[token].id;
-		reach(t, &node[end], score + t->vocabulary.piece[id].score, id, at);
+		reach_node(t, &node[end], score + t->vocabulary.piece[id].score, id, at);
 		covered |= end - at == character;
 	}
 	if (!covered)
-		reach(t, &node[at + character], score + t->unknown_score, -1, at);
+		reach_node(t, &node[at + character], score + t->unknown_score, -1, at);
 }
 
 /* Reverses the best way: node[start].start becomes the end of the piece that begins there. */
-static void turn(struct lattice_node* node, size_t size) {
+static void reverse_path(struct lattice_node* node, size_t size) {
 	size_t end = size;
 	int32_t id = node[size].id;
 	size_t start = node[size].start;
@@ -98,8 +98,8 @@ void unigram_encode(struct encoder* e, const char* word, size_t size) {
 	node[0] = (struct lattice_node){.id = -1};
 	for (size_t at = 0; at < size; at++)
 		if (node[at].start != UINT32_MAX)
-			extend(e->tokenizer, word, size, at, node);
-	turn(node, size);
+			extend_path(e->tokenizer, word, size, at, node);
+	reverse_path(node, size);
 	bool after_unknown = false;
 	for (size_t at = 0; at < size && !e->failed; at = node[at].start) {
 		if (node[at].id >= 0) {

@@ -29,7 +29,7 @@ int piece_byte(const char* text, size_t size) {
 	return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-static int shown(size_t size) { return (int)(size < 40 ? size : 40); }
+static int shown_size(size_t size) { return (int)(size < 40 ? size : 40); }
 
 void vocabulary_start(struct vocabulary* v) {
 	memset(v, 0, sizeof *v);
@@ -52,7 +52,7 @@ bool vocabulary_set(struct vocabulary* v, int64_t id, const char* text, size_t s
 	int64_t limit =
 	    v->expected > 0 && v->expected < MAX_VOCABULARY - MAX_GAPS ? v->expected + MAX_GAPS : MAX_VOCABULARY;
 	if (id < 0 || id >= limit)
-		return error_set(error, "piece \"%.*s\" has id %lld, expected 0 to %lld", shown(size), text,
+		return error_set(error, "piece \"%.*s\" has id %lld, expected 0 to %lld", shown_size(size), text,
 		                 (long long)id, (long long)limit - 1);
 	if (size > MAX_PIECE)
 		return error_set(error, "piece %lld is %zu bytes long, expected at most %d", (long long)id, size,
@@ -60,7 +60,8 @@ bool vocabulary_set(struct vocabulary* v, int64_t id, const char* text, size_t s
 	int place = (int)id;
 	if (place < v->n && v->piece[place].type != PIECE_ABSENT)
 		return error_set(error, "id %d is given to two pieces, \"%.*s\" and \"%.*s\"", place,
-		                 shown(v->piece[place].text_size), vocabulary_text(v, place), shown(size), text);
+		                 shown_size(v->piece[place].text_size), vocabulary_text(v, place), shown_size(size),
+		                 text);
 	if (!grow_to(&v->piece, &v->capacity, (size_t)place + 1, sizeof *v->piece))
 		return error_set(error, "out of memory for a vocabulary of %d pieces", place + 1);
 	while (v->n <= place)
@@ -79,7 +80,7 @@ bool vocabulary_set(struct vocabulary* v, int64_t id, const char* text, size_t s
 
 enum { SLOTS_A_WORD = 16 }; /* so four bits of `seen` a slot */
 
-static uint64_t mix(uint64_t h, uint64_t bits) {
+static uint64_t mix_hash(uint64_t h, uint64_t bits) {
 	h = (h ^ bits) * 0x9e3779b97f4a7c15u;
 	return h ^ h >> 32;
 }
@@ -89,12 +90,12 @@ static uint64_t hash_bytes(const char* text, size_t size) {
 	uint64_t h = 0xcbf29ce484222325u ^ size, bits;
 	for (; size >= sizeof bits; text += sizeof bits, size -= sizeof bits) {
 		memcpy(&bits, text, sizeof bits);
-		h = mix(h, bits);
+		h = mix_hash(h, bits);
 	}
 	bits = 0;
 	for (size_t i = 0; i < size; i++)
 		bits = bits << 8 | (uint8_t)text[i];
-	return mix(mix(h, bits), 0);
+	return mix_hash(mix_hash(h, bits), 0);
 }
 
 static uint64_t* seen_word(const struct vocabulary* v, uint64_t hash) {
@@ -125,7 +126,7 @@ static bool add_to_lookup(struct vocabulary* v, int32_t id, struct error* error)
 	const int32_t other = slot->id;
 	if (other >= 0 && can_be_met(p) && can_be_met(&v->piece[other]))
 		return error_set(error, "pieces %d and %d of the vocabulary are the same, \"%.*s\"", other, id,
-		                 shown(p->text_size), vocabulary_text(v, id));
+		                 shown_size(p->text_size), vocabulary_text(v, id));
 	if (other < 0 || can_be_met(p))
 		*slot = (struct piece_slot){.hash = hash, .id = id, .size = (uint32_t)p->text_size};
 	*seen_word(v, hash) |= seen_bit(hash);

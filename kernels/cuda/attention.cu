@@ -27,12 +27,13 @@ struct attend {
 
 /* What a row's attention reads: places [from, end) of its text, or of the pages of its list and what lies
  * behind them. */
-struct reach {
+struct attention_reach {
 	int from, end;
 	bool listed;
 };
 
-__device__ __forceinline__ struct reach reach_of(const struct attend& a, const struct device_row& row) {
+__device__ __forceinline__ struct attention_reach reach_of(const struct attend& a,
+                                                           const struct device_row& row) {
 	if (a.window > 0)
 		return {max(0, row.position + 1 - a.window), row.position + 1, false};
 	if (row.list > 0)
@@ -142,7 +143,7 @@ __device__ void note_head(const struct attend& a, const struct device_row& row, 
 template <class T>
 __device__ void combine_head(const struct attend& a, T* out, const struct device_row& row, int of, int h) {
 	const size_t at = ((size_t)of * a.heads + h) * a.chunks, r = (size_t)of + a.first_row;
-	const struct reach reach = reach_of(a, row);
+	const struct attention_reach reach = reach_of(a, row);
 	const int from = reach.from, last = reach.end - 1;
 	float most = -INFINITY, sum = 0;
 	for (int c = from / CHUNK; c <= last / CHUNK; c++)
@@ -178,7 +179,7 @@ __device__ void attend_chunk(const struct attend& a, T* out, const struct device
 	__shared__ const __half* key[CHUNK]; /* of a position of the chunk */
 	const int r = of + a.first_row, hd = a.head_dim;
 	const struct device_row& row = s->row[r];
-	const struct reach reach = reach_of(a, row);
+	const struct attention_reach reach = reach_of(a, row);
 	const int chunk = reach.from / CHUNK + nth;
 	const int begin = max(chunk * CHUNK, reach.from), end = min((chunk + 1) * CHUNK, reach.end),
 	          n = end - begin;

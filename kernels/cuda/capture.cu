@@ -57,9 +57,9 @@ static size_t memory_left(const struct cuda_backend* b) {
 	return cudaMemGetInfo(&available, &total) == cudaSuccess ? available : 0;
 }
 
-/* SWIFTLET_CUDA_TELL=memory: what graphs take, beside what weights_fit assumes of them. */
+/* SWIFTLET_CUDA_REPORT=memory: what graphs take, beside what weights_fit assumes of them. */
 static void log_memory(const struct cuda_backend* b, size_t before) {
-	const char* wish = getenv("SWIFTLET_CUDA_TELL");
+	const char* wish = getenv("SWIFTLET_CUDA_REPORT");
 	const size_t after = memory_left(b);
 	if (wish && strcmp(wish, "memory") == 0)
 		fprintf(stderr, "swiftlet: captured passes take %.1f MiB of the GPU's memory, %.1f were assumed\n",

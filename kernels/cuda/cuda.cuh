@@ -38,7 +38,7 @@ struct matrix {
 };
 
 /* A matrix, and what a pass with quantized draft weights runs: where it has none, the stored one again. */
-struct weights {
+struct device_weights {
 	struct matrix stored, quantized;
 };
 
@@ -63,7 +63,7 @@ struct device_columns {
 enum block_matrix { WQ, WK, WV, WO, W_GATE, W_UP, W_DOWN, W_BETA, W_DECAY, BLOCK_MATRICES };
 
 struct device_block {
-	struct weights matrix[BLOCK_MATRICES];
+	struct device_weights matrix[BLOCK_MATRICES];
 	float *attention_norm, *mlp_norm, *post_attention_norm, *post_mlp_norm, *q_norm, *k_norm;
 	float *bq, *bk, *bv, *bo, *b_gate, *b_up, *b_down;
 	struct device_columns columns[COLUMN_KINDS]; /* its draft weights, if they are by input channel */
@@ -235,7 +235,7 @@ struct cuda_backend {
 	cublasHandle_t cublas; /* NULL where the library is not installed: prefill then runs as exact rows */
 	struct rope_frequencies rope, sliding_rope; /* the latter without pairs where all blocks are alike */
 	struct device_block* block;                 /* (n_blocks) on the host, pointers to the device */
-	struct weights output;
+	struct device_weights output;
 	void* embedding; /* (vocab, dim) in the activations' type */
 	float* output_norm;
 	struct workspace work;
@@ -295,7 +295,7 @@ bool cublas_find(struct cublas_calls*);
 void* cuda_take(struct cuda_backend*, size_t bytes, const char* what, struct error*);
 /* Gives back all of it but the first n takings. */
 void cuda_give_back(struct cuda_backend*, int n);
-/* An error that says what memory is wanted for, and how much there is. */
+/* An error that names what memory is wanted for, and how much there is. */
 void describe_free_memory(size_t bytes, const char* what, struct error*);
 
 /* memory.cu */
@@ -456,7 +456,7 @@ uint8_t* columns_open(struct cuda_backend*, const struct column_weights*, struct
 /* matmul.cu: y (n, rows) from activations x (n, cols) in the activations' type. */
 enum product_end { PRODUCT_STORE, PRODUCT_ADD, PRODUCT_GATE };
 enum { MOST_PRODUCTS = 4 };
-struct product {
+struct device_product {
 	struct matrix w[MOST_PRODUCTS], quantized[MOST_PRODUCTS];
 	bool has_quantized;               /* some passes run `quantized`, as the slice specifies */
 	float* out[MOST_PRODUCTS];        /* STORE: (n, rows) each; ADD: out[0] += */
@@ -468,17 +468,17 @@ struct product {
 	struct norm norm;              /* of what the product reads, which are hidden states then */
 	struct head_rotation rotation; /* parts are a block's queries, keys and values */
 };
-void launch_product(const struct cuda_backend*, const struct product*, const void* x, int bucket,
+void launch_product(const struct cuda_backend*, const struct device_product*, const void* x, int bucket,
                     int sub_layer);
 /* Whether the norm before a product goes with it, and the rotation with a block's. */
-bool norm_goes_along(const struct cuda_backend*, const struct product*, int bucket);
+bool norm_goes_along(const struct cuda_backend*, const struct device_product*, int bucket);
 bool rope_is_fused(const struct cuda_backend*);
 /* Room for products that several blocks share out: floats of workspace.tile_sums, and its counts. */
 size_t tile_sums_of(const struct cuda_backend*);
 size_t tiles_of(const struct cuda_backend*);
 /* The same for a prefill chunk, by cuBLAS; bias NULL for most. */
-bool prefill_product(struct cuda_backend*, const struct weights*, const float* bias, const void* x, int n,
-                     float* out, struct error*);
+bool prefill_product(struct cuda_backend*, const struct device_weights*, const float* bias, const void* x,
+                     int n, float* out, struct error*);
 
 /* rows.cu */
 void launch_embed(const struct cuda_backend*, int rows);

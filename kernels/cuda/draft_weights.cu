@@ -42,7 +42,7 @@ void draft_weights_state_close(struct cuda_backend* b) {
 /* Finds a matrix for a pass with draft weights: in its own place, or as stored if it has no draft weights.
  * Items come in the order of the blocks' matrices. */
 static bool take_place(struct cuda_backend* b, int* item, const struct shared_matrix& quantized,
-                       struct weights* weights, struct error* error) {
+                       struct device_weights* weights, struct error* error) {
 	struct draft_weights_state* s = b->draft_weights;
 	weights->quantized = weights->stored;
 	if (*item == s->table->n_items || s->table->item[*item].quantized != quantized.of)

@@ -7,7 +7,7 @@
 static bool is_half(const struct matrix& w) { return w.type == DTYPE_F16 || w.type == DTYPE_BF16; }
 
 /* Whether all that the product may run is in halves: a kernel of its own, since registers are few. */
-static bool is_plain(const struct product& p) {
+static bool is_plain(const struct device_product& p) {
 	bool plain = !p.has_quantized;
 	for (int i = 0; i < p.parts; i++)
 		plain = plain && is_half(p.w[i]);
@@ -17,7 +17,7 @@ static bool is_plain(const struct product& p) {
 size_t tiles_of(const struct cuda_backend* b) { return (size_t)tiles_in(b->shape.dim); }
 size_t tile_sums_of(const struct cuda_backend* b) { return tiles_of(b) * WARPS * TILE * 8 * FEW_BUCKETS; }
 
-static int parts_for(const struct cuda_backend* b, const struct product& p, int bucket) {
+static int parts_for(const struct cuda_backend* b, const struct device_product& p, int bucket) {
 	const struct matrix& w = p.has_quantized ? p.quantized[0] : p.w[0];
 	const struct planes row = planes_of(w.type, w.cols);
 	if (p.parts > 1 || p.norm.weight || bucket > FEW_BUCKETS || w.rows > b->shape.dim)
@@ -29,7 +29,7 @@ static int parts_for(const struct cuda_backend* b, const struct product& p, int 
 	                      b->multiprocessors);
 }
 
-void launch_product(const struct cuda_backend* b, const struct product* p, const void* x, int bucket,
+void launch_product(const struct cuda_backend* b, const struct device_product* p, const void* x, int bucket,
                     int sub_layer) {
 	const int parts = parts_for(b, *p, bucket);
 	by_activation(b, [&](auto type) {
@@ -41,7 +41,7 @@ void launch_product(const struct cuda_backend* b, const struct product* p, const
 
 /* Every block of the product would normalise the activations again. Beside weights of few bits, which are
  * read in a quarter of the time, that costs more than a launch. */
-bool norm_goes_along(const struct cuda_backend* b, const struct product* p, int bucket) {
+bool norm_goes_along(const struct cuda_backend* b, const struct device_product* p, int bucket) {
 	bool wide = true;
 	for (int i = 0; i < p->parts; i++) {
 		wide = wide && (is_half(p->w[i]) || p->w[i].type == DTYPE_Q8_0);

@@ -11,5 +11,5 @@ __device__ __host__ static inline int tiles_in(int rows) { return (rows + TILE -
 /* A product whose activations are of type T, and whose weights are all of the same, or of any type (MIXED).
  * `parts` blocks share out a tile. */
 template <class T, bool MIXED>
-void launch_product_of(const struct cuda_backend*, const struct product*, const void* x, int bucket,
+void launch_product_of(const struct cuda_backend*, const struct device_product*, const void* x, int bucket,
                        int sub_layer, int parts);

@@ -15,8 +15,8 @@
 static int bucket_of(int rows) { return (rows + 7) / 8; }
 
 /* Adds a matrix to a product, with its quantized draft weights where passes may take that. */
-static void take_part(const struct cuda_backend* b, struct product* p, const struct weights& w, float* out,
-                      const float* bias) {
+static void take_part(const struct cuda_backend* b, struct device_product* p, const struct device_weights& w,
+                      float* out, const float* bias) {
 	p->w[p->parts] = w.stored;
 	p->quantized[p->parts] = b->group->with_quantized ? w.quantized : w.stored;
 	p->has_quantized = p->has_quantized || (b->group->with_quantized && w.quantized.data != w.stored.data);
@@ -27,7 +27,7 @@ static void take_part(const struct cuda_backend* b, struct product* p, const str
 
 /* The product of a sub-layer's normed hidden states; the norm goes along where that pays. */
 static void launch_normed_product(const struct cuda_backend* b, int bucket, const float* norm,
-                                  struct product* product, int sub_layer) {
+                                  struct device_product* product, int sub_layer) {
 	if (norm_goes_along(b, product, bucket))
 		product->norm = norm_of(b, norm, sub_layer);
 	else
@@ -37,7 +37,7 @@ static void launch_normed_product(const struct cuda_backend* b, int bucket, cons
 
 /* A sub-layer's last matrix, and what is added to the product. */
 struct last_matrix {
-	const struct weights* weights;
+	const struct device_weights* weights;
 	const float *bias, *post_norm;
 };
 static struct last_matrix last_of(const struct device_block* w, int sub_layer) {
@@ -52,7 +52,7 @@ static void launch_last_product(const struct cuda_backend* b, int rows, int sub_
 	bool normed = false;
 	each_device(b, [&](const struct cuda_backend* p) {
 		const struct last_matrix w = last_of(&p->block[sub_layer / 2], sub_layer);
-		struct product product = {};
+		struct device_product product = {};
 		normed = w.post_norm != NULL;
 		product.end = normed || !is_alone(p) ? PRODUCT_STORE : PRODUCT_ADD;
 		take_part(p, &product, *w.weights,
@@ -79,7 +79,8 @@ static bool runs_by_channel(const struct cuda_backend* b, int sub_layer) {
 	       b->block[sub_layer / 2].columns[attends ? COLUMN_ATTENTION_OUT : COLUMN_DOWN].channels > 0;
 }
 
-static void add_output(struct column_outputs* to, const struct weights& w, float* out, const float* bias) {
+static void add_output(struct column_outputs* to, const struct device_weights& w, float* out,
+                       const float* bias) {
 	to->out[to->parts] = out;
 	to->bias[to->parts] = bias;
 	to->rows[to->parts] = w.stored.rows;
@@ -144,7 +145,7 @@ static void column_launches(const struct cuda_backend* b, int rows, int sub_laye
 static void launch_heads(const struct cuda_backend* b, int bucket, int block) {
 	const struct device_block* w = &b->block[block];
 	const struct workspace* k = &b->work;
-	struct product qkv = {};
+	struct device_product qkv = {};
 	take_part(b, &qkv, w->matrix[WQ], b->shape.attention_gated ? k->recurrent.made : k->q, w->bq);
 	take_part(b, &qkv, w->matrix[WK], k->k, w->bk);
 	take_part(b, &qkv, w->matrix[WV], k->v, w->bv);
@@ -162,7 +163,7 @@ static void launch_heads(const struct cuda_backend* b, int bucket, int block) {
 static void launch_recurrent_rows(const struct cuda_backend* b, int bucket, int block) {
 	const struct device_block* w = &b->block[block];
 	const struct recurrent_workspace* k = &b->work.recurrent;
-	struct product in = {};
+	struct device_product in = {};
 	take_part(b, &in, w->matrix[WQ], k->made, NULL);
 	if (b->shape.recurrence.key_dim > 0) {
 		take_part(b, &in, w->matrix[WK], k->gate, NULL);
@@ -176,7 +177,7 @@ static void launch_recurrent_rows(const struct cuda_backend* b, int bucket, int 
 /* One device's share of the feed-forward's activations. */
 static void launch_gated(const struct cuda_backend* b, int bucket, int block) {
 	const struct device_block* w = &b->block[block];
-	struct product gate = {};
+	struct device_product gate = {};
 	gate.end = PRODUCT_GATE;
 	gate.gated = is_alone(b) ? b->work.gated : b->work.part;
 	gate.activation = b->shape.activation;
@@ -209,7 +210,7 @@ static void head_launches(const struct cuda_backend* b, int rows, bool bare) {
 			launch_round(p, 8 * bucket);
 		else
 			launch_norm(p, 8 * bucket, p->output_norm, -1);
-		struct product head = {};
+		struct device_product head = {};
 		take_part(p, &head, p->output, is_alone(p) ? p->work.logits : (float*)p->work.part, NULL);
 		if (p->screened.coarse.rows > 0) {
 			head.quantized[HEAD_COARSE - HEAD_QUANTIZED] = p->screened.coarse;

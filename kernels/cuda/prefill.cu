@@ -12,8 +12,8 @@ __global__ void bias_kernel(float* x, const float* bias, int width) {
 		x[(size_t)blockIdx.x * width + j] += bias[j];
 }
 
-bool prefill_product(struct cuda_backend* b, const struct weights* weights, const float* bias, const void* x,
-                     int n, float* out, struct error* error) {
+bool prefill_product(struct cuda_backend* b, const struct device_weights* weights, const float* bias,
+                     const void* x, int n, float* out, struct error* error) {
 	const struct matrix* w = &weights->stored;
 	const float one = 1, zero = 0;
 	const void* data = w->data;

@@ -79,7 +79,7 @@ __device__ inline void finish_head(const struct head_rotation& t, int part, int 
 /* The matrix that the slice asks for: stored or quantized draft weights; for the head, which is alone in its
  * product, also the coarse one (screened_head.cu), stored after that. It is fixed before the launch. */
 template <bool MIXED>
-__device__ __forceinline__ const struct matrix& chosen(const struct product& p, int part,
+__device__ __forceinline__ const struct matrix& chosen(const struct device_product& p, int part,
                                                        const struct device_slice* s, int sub_layer) {
 	if (!MIXED || !p.has_quantized)
 		return p.w[part];
@@ -88,8 +88,8 @@ __device__ __forceinline__ const struct matrix& chosen(const struct product& p, 
 	return s->head == HEAD_STORED ? p.w[part] : p.quantized[s->head == HEAD_COARSE];
 }
 
-__device__ __forceinline__ void put_output(const struct product& p, int part, int rows, int row, int column,
-                                           float sum) {
+__device__ __forceinline__ void put_output(const struct device_product& p, int part, int rows, int row,
+                                           int column, float sum) {
 	const float y = sum + (p.bias[part] ? p.bias[part][row] : 0.0f);
 	float* out = &p.out[part][(size_t)column * rows + row];
 	*out = p.end == PRODUCT_ADD ? *out + y : y;
@@ -104,7 +104,7 @@ constexpr int blocks_at_once(int tiles, bool mixed) {
  * second sum. */
 template <class T, int TILES, bool MIXED, bool NORM, bool GATE>
 __global__ void __launch_bounds__(WARPS * 32, blocks_at_once(TILES, MIXED))
-    product_kernel(struct product p, const void* x, const struct device_slice* slice, int sub_layer) {
+    product_kernel(struct device_product p, const void* x, const struct device_slice* slice, int sub_layer) {
 	enum { SPILLED = WARPS * TILE * 8 * TILES, ROTATED = WARPS * FUSED_HEAD };
 	__shared__ float shared[(int)SPILLED > (int)ROTATED ? (int)SPILLED : (int)ROTATED], inverse[8 * TILES];
 	int tile = blockIdx.x, part = 0;
@@ -175,7 +175,7 @@ struct split {
  * cache. */
 template <class T, int TILES, bool MIXED>
 __global__ void __launch_bounds__(WARPS * 32 / 2)
-    split_kernel(struct product p, const void* x, const struct device_slice* slice, int sub_layer,
+    split_kernel(struct device_product p, const void* x, const struct device_slice* slice, int sub_layer,
                  struct split split) {
 	const int tile = (int)blockIdx.x / split.parts, part = (int)blockIdx.x % split.parts;
 	const int row0 = tile * TILE, warp = part * (WARPS / split.parts) + (int)threadIdx.x / 32;
@@ -205,15 +205,15 @@ __global__ void __launch_bounds__(WARPS * 32 / 2)
 /* ---- launches ----------------------------------------------------------------------------- */
 
 template <class T, bool MIXED, int TILES>
-static void launch_split(const struct cuda_backend* b, const struct product& p, const void* x, int sub_layer,
-                         int parts) {
+static void launch_split(const struct cuda_backend* b, const struct device_product& p, const void* x,
+                         int sub_layer, int parts) {
 	const struct split split = {b->work.tile_sums, b->work.tile_done, parts};
 	launch(b, dim3((unsigned)(tiles_in(p.w[0].rows) * parts)), (unsigned)(WARPS * 32 / parts), 0,
 	       split_kernel<T, TILES, MIXED>, p, x, b->slice, sub_layer, split);
 }
 
 template <class T, bool MIXED, int TILES, bool NORM>
-static void launch_tiles(const struct cuda_backend* b, const struct product& p, const void* x,
+static void launch_tiles(const struct cuda_backend* b, const struct device_product& p, const void* x,
                          int sub_layer) {
 	int blocks = 0;
 	for (int i = 0; i < (p.end == PRODUCT_GATE ? 1 : p.parts); i++)
@@ -237,8 +237,8 @@ template <class F> static void by_tiles(int bucket, F what) {
 }
 
 template <class T, bool MIXED>
-void launch_product_of(const struct cuda_backend* b, const struct product* p, const void* x, int bucket,
-                       int sub_layer, int parts) {
+void launch_product_of(const struct cuda_backend* b, const struct device_product* p, const void* x,
+                       int bucket, int sub_layer, int parts) {
 	by_tiles(bucket, [&](auto tiles) {
 		constexpr int TILES = decltype(tiles)::value;
 		if constexpr (TILES <= FEW_BUCKETS) {

@@ -2,5 +2,5 @@
  * compiled at once. */
 #include "kernels/cuda/product.cuh"
 
-template void launch_product_of<__nv_bfloat16, true>(const struct cuda_backend*, const struct product*,
+template void launch_product_of<__nv_bfloat16, true>(const struct cuda_backend*, const struct device_product*,
                                                      const void*, int, int, int);

@@ -15,7 +15,7 @@ enum {
 	BLOCKS_A_MULTIPROCESSOR = 8
 };
 
-struct recurrent_job {
+struct recurrent_launch {
 	struct states_layout at;
 	struct recurrence r;
 	struct recurrence_weights w;
@@ -24,7 +24,7 @@ struct recurrent_job {
 	float epsilon;    /* of the norm */
 };
 
-static struct recurrent_job job_of(const struct cuda_backend* b, int block) {
+static struct recurrent_launch job_of(const struct cuda_backend* b, int block) {
 	const struct model_shape* m = &b->shape;
 	return {b->states,       m->recurrence,  b->block[block].recurrence, b->work.recurrent, block,
 	        b->place[block], m->norm_epsilon};
@@ -32,7 +32,7 @@ static struct recurrent_job job_of(const struct cuda_backend* b, int block) {
 
 /* ---- where things are ---------------------------------------------------------------------- */
 
-__device__ __forceinline__ float* pending_row(const struct recurrent_job& job, float* states, int row) {
+__device__ __forceinline__ float* pending_row(const struct recurrent_launch& job, float* states, int row) {
 	return states + job.at.pending + ((size_t)job.place * MAX_ROWS + row) * job.at.row;
 }
 
@@ -60,7 +60,7 @@ __device__ __forceinline__ float tapped(const struct tap& tap, int channel) {
 
 /* What the convolution reads `back` tokens before row i of the slice: of the slice, or of a pending row that
  * ran before, or of a committed token. */
-__device__ struct tap find_tap(const struct recurrent_job& job, const struct device_slice* s, int i,
+__device__ struct tap find_tap(const struct recurrent_launch& job, const struct device_slice* s, int i,
                                int back) {
 	const struct device_row& row = s->row[i];
 	const int channels = job.at.channels, depth = row.position - row.base - back;
@@ -80,14 +80,14 @@ __device__ struct tap find_tap(const struct recurrent_job& job, const struct dev
 }
 
 /* taps (kernel), the oldest first, in shared memory. */
-__device__ __forceinline__ void find_taps(const struct recurrent_job& job, const struct device_slice* s,
+__device__ __forceinline__ void find_taps(const struct recurrent_launch& job, const struct device_slice* s,
                                           int i, struct tap* taps) {
 	if ((int)threadIdx.x < job.r.kernel)
 		taps[threadIdx.x] = find_tap(job, s, i, job.r.kernel - 1 - (int)threadIdx.x);
 	__syncthreads();
 }
 
-__device__ __forceinline__ float convolve(const struct recurrent_job& job, const struct tap* taps,
+__device__ __forceinline__ float convolve(const struct recurrent_launch& job, const struct tap* taps,
                                           int channel) {
 	const float* weight = job.w.convolution + (size_t)channel * job.r.kernel;
 	float sum = 0;
@@ -98,7 +98,7 @@ __device__ __forceinline__ float convolve(const struct recurrent_job& job, const
 
 /* to (n) = SiLU of the convolution of channels [from, from + n), each thread its own; returns their squares.
  */
-__device__ float mix(const struct recurrent_job& job, const struct tap* taps, float* to, int from, int n) {
+__device__ float mix(const struct recurrent_launch& job, const struct tap* taps, float* to, int from, int n) {
 	float squares = 0;
 	for (int j = threadIdx.x; j < n; j += blockDim.x) {
 		const float x = activate(convolve(job, taps, from + j), ACTIVATION_SILU);
@@ -119,7 +119,7 @@ __device__ __forceinline__ float softplus(float x) { return x > 20.0f ? x : log1
 
 /* A block takes the channels of a key head in one row: its query, its key and a share of the values, and
  * beta and decay of as many value heads. All but the query is what the row's step is kept as. */
-__global__ void mix_kernel(struct recurrent_job job, const struct device_slice* s) {
+__global__ void mix_kernel(struct recurrent_launch job, const struct device_slice* s) {
 	__shared__ float shared[THREADS / 32];
 	__shared__ struct tap taps[MOST_TAPS];
 	wait_for_inputs();
@@ -155,7 +155,7 @@ __global__ void mix_kernel(struct recurrent_job job, const struct device_slice* 
 
 /* A gated short convolution: c times the convolution of b·x, which is the row's column. */
 template <class T>
-__global__ void short_kernel(struct recurrent_job job, T* out, const struct device_slice* s) {
+__global__ void short_kernel(struct recurrent_launch job, T* out, const struct device_slice* s) {
 	__shared__ struct tap taps[MOST_TAPS];
 	wait_for_inputs();
 	const int i = blockIdx.y, channels = job.at.channels;
@@ -191,13 +191,13 @@ __device__ __forceinline__ float* column_of(const struct recurrence& r, const st
 	return state + ((size_t)l.head * r.value_dim + (l.there ? l.column : 0)) * r.key_dim;
 }
 
-__device__ __forceinline__ float* side_of(const struct recurrent_job& job, const struct state_lane& l,
+__device__ __forceinline__ float* side_of(const struct recurrent_launch& job, const struct state_lane& l,
                                           float* states, int side) {
 	const size_t state = (size_t)job.at.values * job.r.key_dim;
 	return column_of(job.r, l, states + job.at.state + ((size_t)side * job.at.blocks + job.place) * state);
 }
 
-__device__ __forceinline__ struct state_unit* unit_of(const struct recurrent_job& job,
+__device__ __forceinline__ struct state_unit* unit_of(const struct recurrent_launch& job,
                                                       const struct state_lane& l, float* states) {
 	return (struct state_unit*)(states + job.at.unit) + (size_t)job.place * job.at.units + l.unit;
 }
@@ -233,7 +233,7 @@ __device__ __forceinline__ float sum_of_lanes(float x) {
 /* Takes a column through a pending row's step: S becomes decay·S + k·beta·(v - decay·Sᵀk) (Yang et al. 2024,
  * equation 10). With a query it returns its product with the new column. keep false: x stays as it is. */
 template <int HELD, bool QUERY>
-__device__ __forceinline__ float apply_step(const struct recurrent_job& job, const struct state_lane& l,
+__device__ __forceinline__ float apply_step(const struct recurrent_launch& job, const struct state_lane& l,
                                             float* x, const float* pending, const float* query, bool keep) {
 	const struct recurrence& r = job.r;
 	const int keys = job.at.keys, values = job.at.values;
@@ -263,7 +263,7 @@ __device__ __forceinline__ float apply_step(const struct recurrent_job& job, con
 /* The state that a row starts from, of which no row of the slice is the parent: from the nearest ancestor's
  * that is there, the steps since then are applied again. */
 template <int HELD>
-__device__ void load_parent(const struct recurrent_job& job, const struct state_lane& l, float* x,
+__device__ void load_parent(const struct recurrent_launch& job, const struct state_lane& l, float* x,
                             const struct device_slice* s, const struct device_row& row) {
 	const struct state_unit unit = *unit_of(job, l, row.states);
 	int depth = row.position - row.base - 1;
@@ -278,7 +278,7 @@ __device__ void load_parent(const struct recurrent_job& job, const struct state_
 
 /* A sequence's program. The last row's state becomes the tip. */
 template <int HELD>
-__device__ void run_unit(const struct recurrent_job& job, const struct device_slice* s, int run,
+__device__ void run_unit(const struct recurrent_launch& job, const struct device_slice* s, int run,
                          const struct state_lane& l) {
 	const int32_t* first = (const int32_t*)((const char*)s + s->programs);
 	const int32_t* program = first + s->runs + 1;
@@ -318,7 +318,7 @@ __device__ void run_unit(const struct recurrent_job& job, const struct device_sl
 		unit->tip = row.pending;
 }
 
-template <int HELD> __global__ void states_kernel(struct recurrent_job job, const struct device_slice* s) {
+template <int HELD> __global__ void states_kernel(struct recurrent_launch job, const struct device_slice* s) {
 	wait_for_inputs();
 	if (leaves_out(s, 2 * job.block))
 		return;
@@ -328,7 +328,8 @@ template <int HELD> __global__ void states_kernel(struct recurrent_job job, cons
 }
 
 /* A warp a head: its output under the norm, times SiLU of the gate. */
-template <class T> __global__ void end_kernel(struct recurrent_job job, T* to, const struct device_slice* s) {
+template <class T>
+__global__ void end_kernel(struct recurrent_launch job, T* to, const struct device_slice* s) {
 	wait_for_inputs();
 	const int i = blockIdx.y, head = blockIdx.x * WARPS_A_BLOCK + (int)threadIdx.x / 32,
 	          lane = threadIdx.x % 32;
@@ -361,7 +362,7 @@ template <class F> static void by_keys(int key_dim, F what) {
 static unsigned blocks_for(int warps) { return (unsigned)((warps + WARPS_A_BLOCK - 1) / WARPS_A_BLOCK); }
 
 void launch_recurrence(const struct cuda_backend* b, int rows, int block) {
-	const struct recurrent_job job = job_of(b, block);
+	const struct recurrent_launch job = job_of(b, block);
 	const struct recurrence& r = job.r;
 	const unsigned n = (unsigned)rows, most = (unsigned)b->multiprocessors * BLOCKS_A_MULTIPROCESSOR;
 	if (r.key_dim == 0) {
@@ -388,7 +389,7 @@ void launch_recurrence(const struct cuda_backend* b, int rows, int block) {
 /* ---- committed tokens ------------------------------------------------------------------------- */
 
 template <int HELD>
-__device__ void commit_unit(const struct recurrent_job& job, const struct state_lane& l, float* states,
+__device__ void commit_unit(const struct recurrent_launch& job, const struct state_lane& l, float* states,
                             const struct state_path& path) {
 	struct state_unit* unit = unit_of(job, l, states);
 	const struct state_unit was = *unit;
@@ -407,7 +408,7 @@ __device__ void commit_unit(const struct recurrent_job& job, const struct state_
 }
 
 /* The last columns of the path come after the committed ones. */
-__device__ void commit_column(const struct recurrent_job& job, float* states, int channel,
+__device__ void commit_column(const struct recurrent_launch& job, float* states, int channel,
                               const struct state_path& path) {
 	const int channels = job.at.channels, held = job.r.kernel - 1;
 	float* column = states + job.at.column + (size_t)job.place * held * channels + channel;
@@ -421,7 +422,8 @@ __device__ void commit_column(const struct recurrent_job& job, float* states, in
 /* A block of the grid's second dimension is one of the model's; the first `by_unit` of the others take units,
  * the rest channels. */
 template <int HELD>
-__global__ void commit_kernel(struct recurrent_job job, float* states, struct state_path path, int by_unit) {
+__global__ void commit_kernel(struct recurrent_launch job, float* states, struct state_path path,
+                              int by_unit) {
 	const int part = (int)blockIdx.x - by_unit;
 	job.place = blockIdx.y;
 	if (part >= 0) {
@@ -435,15 +437,15 @@ __global__ void commit_kernel(struct recurrent_job job, float* states, struct st
 		commit_unit<HELD>(job, lane_of(job.r, unit), states, path);
 }
 
-static struct recurrent_job job_of_cache(const struct cuda_backend* b) {
-	struct recurrent_job job = {};
+static struct recurrent_launch job_of_cache(const struct cuda_backend* b) {
+	struct recurrent_launch job = {};
 	job.at = b->states;
 	job.r = b->shape.recurrence;
 	return job;
 }
 
 template <int HELD>
-static void launch_commit_of(const struct cuda_backend* b, const struct recurrent_job& job, float* states,
+static void launch_commit_of(const struct cuda_backend* b, const struct recurrent_launch& job, float* states,
                              const struct state_path& path) {
 	const unsigned by_unit = blocks_for(job.at.units),
 	               by_channel = (unsigned)((job.at.channels + THREADS - 1) / THREADS);
@@ -452,12 +454,12 @@ static void launch_commit_of(const struct cuda_backend* b, const struct recurren
 }
 
 void launch_commit_states(const struct cuda_backend* b, float* states, const struct state_path& path) {
-	const struct recurrent_job job = job_of_cache(b);
+	const struct recurrent_launch job = job_of_cache(b);
 	by_keys(job.r.key_dim, [&](auto held) { launch_commit_of<decltype(held)::value>(b, job, states, path); });
 }
 
 /* A warp a unit. */
-__global__ void keep_states_kernel(struct recurrent_job job, float* states, int back) {
+__global__ void keep_states_kernel(struct recurrent_launch job, float* states, int back) {
 	const int unit = blockIdx.x * WARPS_A_BLOCK + (int)threadIdx.x / 32;
 	job.place = blockIdx.y;
 	if (unit >= job.at.units)
@@ -471,7 +473,7 @@ __global__ void keep_states_kernel(struct recurrent_job job, float* states, int 
 }
 
 void launch_keep_states(const struct cuda_backend* b, float* states, bool back) {
-	const struct recurrent_job job = job_of_cache(b);
+	const struct recurrent_launch job = job_of_cache(b);
 	const size_t columns = (size_t)job.at.blocks * (size_t)(job.r.kernel - 1) * (size_t)job.at.channels;
 	float *now = states + job.at.column, *kept = states + job.at.kept_column;
 	if (job.at.units > 0)

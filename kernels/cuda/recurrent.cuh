@@ -50,13 +50,13 @@ struct state_unit {
 	int tip;  /* the other one is the state behind this pending row */
 };
 
-/* What a program's number says: a step and, times OPERATIONS, a row of the slice or a place. */
+/* A program's number: a step and, times OPERATIONS, a row of the slice or a place. */
 enum operation {
-	STATE_LOAD,  /* the state that the row starts from, which no row of the slice gives */
-	STATE_STEP,  /* the row's step */
-	STATE_ASIDE, /* the row's output alone: the state stays as it is */
-	STATE_SAVE,  /* the state is kept in a place */
-	STATE_TAKE,  /* and taken from there */
+	STATE_LOAD,   /* the state that the row starts from, which no row of the slice gives */
+	STATE_STEP,   /* the row's step */
+	STATE_OUTPUT, /* the row's output alone: the state stays as it is */
+	STATE_SAVE,   /* the state is kept in a place */
+	STATE_TAKE,   /* and taken from there */
 	OPERATIONS = 8
 };
 

@@ -177,10 +177,10 @@ static void write_operation(struct forest* f, enum operation operation, int oper
 }
 
 /* Writes the steps of the trees that begin with `first` and those next to it. The state is that of their
- * parent, and afterwards any. Rows without children come first, aside; of the others the largest tree comes
- * last, and the others' take the parent's state from where it is kept. So states are kept only where a tree
- * forks below one level, and a tree of n rows keeps log2(n) at most at once. ends: the program ends with
- * them; its last row's state stays. */
+ * parent, and afterwards any. Rows without children come first and leave the state alone; of the others the
+ * largest tree comes last, and the others' take the parent's state from where it is kept. So states are kept
+ * only where a tree forks below one level, and a tree of n rows keeps log2(n) at most at once. ends: the
+ * program ends with them; its last row's state stays. */
 static void write_trees(struct forest* f, int first, bool ends) {
 	while (first >= 0) {
 		int deep = -1, others = 0, last = first;
@@ -192,7 +192,7 @@ static void write_trees(struct forest* f, int first, bool ends) {
 		}
 		for (int i = first; i >= 0; i = f->next[i])
 			if (f->child[i] < 0)
-				write_operation(f, ends && deep < 0 && i == last ? STATE_STEP : STATE_ASIDE, i);
+				write_operation(f, ends && deep < 0 && i == last ? STATE_STEP : STATE_OUTPUT, i);
 		const int place = f->places;
 		if (others > 1) {
 			f->places++;

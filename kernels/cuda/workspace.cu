@@ -4,7 +4,7 @@
 #include "kernels/cuda/cuda.cuh"
 
 /* Memory that the driver is assumed to take on the device for a launch in a graph and its arguments.
- * SWIFTLET_CUDA_TELL=memory (capture.cu) compares it with the real amount. */
+ * SWIFTLET_CUDA_REPORT=memory (capture.cu) compares it with the real amount. */
 enum { NODE_BYTES = 16 << 10, NODES_A_BLOCK = 9, NODES_BESIDE = 10 };
 
 /* Counts rooms, or takes them. */

@@ -109,7 +109,7 @@ static void name_next(char name[NAME + 1], const int32_t* token) {
 static bool is_name(const char* text) { return strspn(text, "0123456789abcdef") == NAME && !text[NAME]; }
 
 /* Guards against damage, not against malice: only the folder's user can write to it. */
-static uint64_t checksum(const unsigned char* bytes, size_t size) {
+static uint64_t compute_checksum(const unsigned char* bytes, size_t size) {
 	uint64_t h = 0x9e3779b97f4a7c15u ^ size;
 	for (size_t i = 0; i < size; i += sizeof(uint64_t)) {
 		uint64_t word = 0;
@@ -122,7 +122,7 @@ static uint64_t checksum(const unsigned char* bytes, size_t size) {
 
 static uint64_t check_of(const struct page_file* f) {
 	const unsigned char* from = (const unsigned char*)f->name;
-	return checksum(from, sizeof *f - offsetof(struct page_file, name) + f->bytes);
+	return compute_checksum(from, sizeof *f - offsetof(struct page_file, name) + f->bytes);
 }
 
 static bool file_is_good(const struct page_file* f, size_t size, size_t page_bytes, const char* name,

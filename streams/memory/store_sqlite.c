@@ -149,7 +149,7 @@ static const struct sql_driver sqlite_driver = {.close = close_file,
 /* Masks have had their columns since this version. */
 enum { MASKS_SINCE = 3 };
 
-static int64_t pragma(struct store* s, const char* sql, const char* doing, struct error* e) {
+static int64_t run_pragma(struct store* s, const char* sql, const char* doing, struct error* e) {
 	return sql_number(s, sql, doing, e, NULL, 0);
 }
 
@@ -163,7 +163,7 @@ static bool set_up(struct store* s, bool is_copy, struct error* e) {
 	if (!begin_transaction(s, doing, e))
 		return false;
 	/* read again under the lock, because another process may have been first */
-	const int64_t version = pragma(s, "PRAGMA user_version", doing, e);
+	const int64_t version = run_pragma(s, "PRAGMA user_version", doing, e);
 	const bool good =
 	    version >= 0 && store_check_schema(s, version, MASKS_SINCE, e) &&
 	    (version == 0 || version >= STORE_TIMES || execute_sql(s, STORE_TIME_COLUMNS(""), doing, e)) &&
@@ -195,11 +195,11 @@ static bool read_from_copy(struct store* s, struct error* e) {
 /* Checks the file's application and version. Refuses other programs' files and newer versions. */
 static bool check_application(struct store* s, int64_t* version, struct error* e) {
 	const char* doing = "reading its header";
-	*version = pragma(s, "PRAGMA user_version", doing, e);
+	*version = run_pragma(s, "PRAGMA user_version", doing, e);
 	if (*version < 0)
 		return false;
-	const int64_t application = pragma(s, "PRAGMA application_id", doing, e);
-	const int64_t tables = pragma(s, "SELECT count(*) FROM sqlite_master", doing, e);
+	const int64_t application = run_pragma(s, "PRAGMA application_id", doing, e);
+	const int64_t tables = run_pragma(s, "SELECT count(*) FROM sqlite_master", doing, e);
 	if (application < 0 || tables < 0)
 		return false;
 	if (application != APPLICATION_ID && (tables > 0 || application != 0 || *version != 0))

@@ -18,7 +18,7 @@ char* custom_tools_input(const struct tool_call* call) {
 }
 
 /* Parses text that was made here, and takes it over. */
-static cJSON* parsed(struct text* text) {
+static cJSON* parse_text(struct text* text) {
 	cJSON* json = text->failed || !text->data ? NULL : cJSON_Parse(text->data);
 	text_free(text);
 	return json;
@@ -40,7 +40,7 @@ static cJSON* function_of(const cJSON* custom) {
 	    api_text(custom, "name"), all.data ? all.data : "");
 	to.failed |= all.failed;
 	text_free(&all);
-	return parsed(&to);
+	return parse_text(&to);
 }
 
 /* The tool as a function. NULL with the error set. */

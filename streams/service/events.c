@@ -17,7 +17,7 @@ void events_close(struct events* e) {
 	pthread_mutex_destroy(&e->lock);
 }
 
-static void wake(struct watcher* w) {
+static void wake_reader(struct watcher* w) {
 	if (!w->asleep)
 		return;
 	w->asleep = false;
@@ -27,7 +27,7 @@ static void wake(struct watcher* w) {
 static void wake_all(struct events* e) {
 	for (int i = 0; i < EVENTS_WATCHERS; i++)
 		if (e->watcher[i])
-			wake(e->watcher[i]);
+			wake_reader(e->watcher[i]);
 }
 
 void events_publish(struct events* e, double seconds, int session, const char* kind, const char* task) {
@@ -96,7 +96,7 @@ void events_drop_gone(struct events* e) {
 		    w ? MHD_get_connection_info(w->connection, MHD_CONNECTION_INFO_CONNECTION_FD) : NULL;
 		if (info && gate_client_left(info->connect_fd)) {
 			w->gone = true;
-			wake(w);
+			wake_reader(w);
 		}
 	}
 	pthread_mutex_unlock(&e->lock);

@@ -30,7 +30,7 @@ static void begin_line(struct generation* g) {
 	put_time(&g->out, time(NULL));
 }
 
-static int64_t nanoseconds(double seconds) { return (int64_t)(1e9 * seconds); }
+static int64_t put_nanoseconds(double seconds) { return (int64_t)(1e9 * seconds); }
 
 static void put_figures(struct generation* g) {
 	const struct swiftlet_figures* f = &g->choice[0].figures;
@@ -41,8 +41,8 @@ static void put_figures(struct generation* g) {
 	          g->request.prompt_only       ? "load"
 	          : f->stop == SWIFTLET_LENGTH ? "length"
 	                                       : "stop",
-	          nanoseconds(f->seconds.prefill + written), f->prompt_tokens, nanoseconds(f->seconds.prefill),
-	          f->tokens, nanoseconds(written));
+	          put_nanoseconds(f->seconds.prefill + written), f->prompt_tokens,
+	          put_nanoseconds(f->seconds.prefill), f->tokens, put_nanoseconds(written));
 }
 
 /* Ollama's calls have their arguments as objects, so each call is sent once it is complete. */
@@ -138,7 +138,7 @@ static void whole_embed(struct generation* g) {
 		embedding_put(&g->out, &g->choice[i]);
 	}
 	text_json(&g->out, "], 'total_duration': %l, 'load_duration': 0, 'prompt_eval_count': %l}\n",
-	          nanoseconds(g->choice[0].figures.seconds.prefill), g->usage.prompt_tokens);
+	          put_nanoseconds(g->choice[0].figures.seconds.prefill), g->usage.prompt_tokens);
 }
 
 static void whole_embeddings(struct generation* g) {

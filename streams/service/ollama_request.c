@@ -122,13 +122,13 @@ static bool read_message(struct translation* t, const cJSON* message, int index)
 }
 
 /* Without messages or a prompt a client only wants the model to be loaded; it is. */
-static bool loads(const cJSON* from) {
+static bool only_loads(const cJSON* from) {
 	const cJSON *messages = json_field(from, "messages"), *prompt = json_field(from, "prompt");
 	return !(messages && messages->child) && !(cJSON_IsString(prompt) && prompt->valuestring[0]);
 }
 
-static bool finish(const cJSON* from, struct api_request* q) {
-	if (loads(from)) {
+static bool finish_request(const cJSON* from, struct api_request* q) {
+	if (only_loads(from)) {
 		q->prompt_only = true;
 		q->ask.max_tokens = 1;
 	}
@@ -140,7 +140,7 @@ static bool read_messages(struct translation* t) {
 	int index = 0;
 	if (messages && !cJSON_IsArray(messages))
 		return api_refuse(t->error, "messages", "invalid_type", "'messages' must be an array.");
-	if (loads(t->from))
+	if (only_loads(t->from))
 		translate_message(t, "user", "");
 	for (const cJSON* message = messages ? messages->child : NULL; message; message = message->next)
 		if (!read_message(t, message, index++))
@@ -163,7 +163,7 @@ bool ollama_read_chat(const char* body, size_t size, int vocab, struct api_reque
 	                                      .renamed = renamed,
 	                                      .messages = read_messages,
 	                                      .read = read_chat,
-	                                      .finish = finish};
+	                                      .finish = finish_request};
 	return translation_read(&how, body, size, vocab, q, e);
 }
 
@@ -210,7 +210,7 @@ bool ollama_read_generate(const char* body, size_t size, int vocab, struct api_r
 	                                            .renamed = renamed,
 	                                            .messages = read_prompt_message,
 	                                            .read = read_templated,
-	                                            .finish = finish};
+	                                            .finish = finish_request};
 	static const struct translator plain = {
 	    .same = "model prompt",
 	    .own = "system suffix raw template format options stream think images context",

@@ -135,7 +135,7 @@ enum head_state head_read(const char* bytes, size_t size, struct api_error* e) {
 }
 
 /* The text's size if it begins the bytes; else 0. */
-static size_t begins(const char* bytes, size_t size, const char* text) {
+static size_t match_start(const char* bytes, size_t size, const char* text) {
 	const size_t n = strlen(text);
 	return n <= size && memcmp(bytes, text, n) == 0 ? n : 0;
 }
@@ -148,8 +148,9 @@ static bool announces_body(const char* line, size_t n) {
 }
 
 bool head_gets(const char* bytes, size_t size, const char* path) {
-	const size_t head = begins(bytes, size, "HEAD "), method = head ? head : begins(bytes, size, "GET ");
-	const size_t n = method ? begins(bytes + method, size - method, path) : 0;
+	const size_t head = match_start(bytes, size, "HEAD "),
+	             method = head ? head : match_start(bytes, size, "GET ");
+	const size_t n = method ? match_start(bytes + method, size - method, path) : 0;
 	const char *at = bytes + method + n, *const end = bytes + size;
 	if (n == 0 || at == end || (*at != ' ' && *at != '?'))
 		return false;

@@ -25,7 +25,7 @@ enum {
 	LOW_PRIORITY = 5   /* nice */
 };
 
-struct worker {
+struct body_worker {
 	struct workers* all;
 	bool large;
 	struct http_call* call; /* that it works on; or NULL */
@@ -37,7 +37,7 @@ struct workers {
 	pthread_cond_t more;
 	struct http_call* first; /* of the waiting calls, linked by next_work */
 	int at_work[SERVER_KEYS + 1];
-	struct worker worker[WORKERS];
+	struct body_worker worker[WORKERS];
 	int n_threads;
 	bool stopping;
 };
@@ -73,7 +73,7 @@ static void give_back(struct http_call* c) {
 }
 
 static void* run_worker(void* user) {
-	struct worker* self = user;
+	struct body_worker* self = user;
 	struct workers* w = self->all;
 	if (self->large)
 		setpriority(PRIO_PROCESS, 0, LOW_PRIORITY); /* of this thread alone, on Linux */
@@ -106,8 +106,8 @@ struct workers* workers_open(void) {
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->more, NULL);
 	for (; w->n_threads < WORKERS; w->n_threads++) {
-		struct worker* const one = &w->worker[w->n_threads];
-		*one = (struct worker){.all = w, .large = w->n_threads == 0};
+		struct body_worker* const one = &w->worker[w->n_threads];
+		*one = (struct body_worker){.all = w, .large = w->n_threads == 0};
 		if (pthread_create(&one->thread, NULL, run_worker, one) != 0) {
 			workers_close(w);
 			return NULL;

@@ -42,7 +42,7 @@ const struct tool_check* tool_check_of(const struct tool_checks* c, const char* 
 /* ---- order of members ----------------------------------------------------------------------------- */
 
 /* The schema that a reference within the document names: "#/$defs/NAME". */
-static const cJSON* referred(const cJSON* schema, const cJSON* root) {
+static const cJSON* find_referred(const cJSON* schema, const cJSON* root) {
 	const char* path = cJSON_GetStringValue(json_field(schema, "$ref"));
 	const cJSON* at = root;
 	if (!path || *path != '#')
@@ -65,7 +65,7 @@ struct ordering {
 	int work;          /* left */
 };
 
-static void order(struct ordering*, cJSON* value, const cJSON* schema, int depth);
+static void order_value(struct ordering*, cJSON* value, const cJSON* schema, int depth);
 
 /* The schema's last property comes to the front first. */
 static void order_members(struct ordering* o, cJSON* object, const cJSON* schema, int depth) {
@@ -78,26 +78,26 @@ static void order_members(struct ordering* o, cJSON* object, const cJSON* schema
 		o->work--;
 		if (!member)
 			continue;
-		order(o, member, p, depth);
+		order_value(o, member, p, depth);
 		cJSON_InsertItemInArray(object, 0, cJSON_DetachItemViaPointer(object, member));
 	}
 }
 
 /* Puts the members of all objects into the order of their schemas. */
-static void order(struct ordering* o, cJSON* value, const cJSON* schema, int depth) {
+static void order_value(struct ordering* o, cJSON* value, const cJSON* schema, int depth) {
 	static const char* const unions[] = {"anyOf", "oneOf", "allOf"};
 	if (!cJSON_IsObject(schema) || depth > MAX_DEPTH || o->work-- <= 0)
 		return;
-	order(o, value, referred(schema, o->root), depth + 1);
+	order_value(o, value, find_referred(schema, o->root), depth + 1);
 	for (size_t i = 0; i < sizeof unions / sizeof *unions; i++) {
 		const cJSON* const list = json_field(schema, unions[i]);
 		for (const cJSON* one = cJSON_IsArray(list) ? list->child : NULL; one; one = one->next)
-			order(o, value, one, depth + 1);
+			order_value(o, value, one, depth + 1);
 	}
 	if (cJSON_IsObject(value))
 		order_members(o, value, schema, depth + 1);
 	for (cJSON* item = cJSON_IsArray(value) ? value->child : NULL; item; item = item->next)
-		order(o, item, json_field(schema, "items"), depth + 1);
+		order_value(o, item, json_field(schema, "items"), depth + 1);
 }
 
 bool tool_check_fits(const struct tool_check* c, const char* arguments, size_t size) {
@@ -110,7 +110,7 @@ bool tool_check_fits(const struct tool_check* c, const char* arguments, size_t s
 	                                                                                 "the schema", &ignored);
 	struct ordering o = {schema, MAX_WORK};
 	if (value && schema)
-		order(&o, value, schema, 0);
+		order_value(&o, value, schema, 0);
 	char* const text = value && schema ? json_print(value) : NULL;
 	const bool fits = text && grammar_accepts(c->grammar, text, strlen(text));
 	cJSON_free(text);

@@ -1,4 +1,4 @@
-/* See tool_elements.h. The schema tells lists from objects, and strings from other values. */
+/* See tool_elements.h. The schema distinguishes lists from objects, and strings from other values. */
 #include "streams/service/tool_elements.h"
 
 #include <stdlib.h>
@@ -54,7 +54,7 @@ static bool read_element(const struct elements* e, struct span s, struct element
 	return end < s.size;
 }
 
-static const cJSON* resolved(const struct elements* e, const cJSON* schema) {
+static const cJSON* resolve_schema(const struct elements* e, const cJSON* schema) {
 	const char* const to = cJSON_GetStringValue(json_field(schema, "$ref"));
 	const cJSON* const target = to ? json_tag_resolve(e->root, json_field(schema, "$ref")) : NULL;
 	return target ? target : schema;
@@ -82,7 +82,7 @@ static bool put_children(const struct elements* e, struct span s, const cJSON* s
 			text_quote(e->out, one.name.data, one.name.size);
 			text_put(e->out, ": ");
 		}
-		put_value(e, one.inside, resolved(e, own), depth + 1);
+		put_value(e, one.inside, resolve_schema(e, own), depth + 1);
 		s = span_after(s, size);
 		s = span_after(s, span_spaces(s));
 	}
@@ -113,7 +113,8 @@ void elements_value(struct text* out, struct span value, const char* mark, struc
 	cJSON* const parsed = schema.data ? cJSON_ParseWithLength(schema.data, schema.size) : NULL;
 	char* const name = strndup(parameter.data, parameter.size);
 	const struct elements e = {.mark = mark, .root = parsed, .out = out};
-	put_value(&e, value, resolved(&e, name ? json_field(json_field(parsed, "properties"), name) : NULL), 0);
+	put_value(&e, value, resolve_schema(&e, name ? json_field(json_field(parsed, "properties"), name) : NULL),
+	          0);
 	free(name);
 	cJSON_Delete(parsed);
 }

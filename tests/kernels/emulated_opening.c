@@ -256,11 +256,11 @@ static void what_graphs_take_is_reported(void** state) {
 	const struct backend_options options = {.context = 64};
 	struct error error = {""};
 	char text[2000];
-	setenv("SWIFTLET_CUDA_TELL", "memory", 1);
+	setenv("SWIFTLET_CUDA_REPORT", "memory", 1);
 	struct listener listener = listen_to_errors();
 	struct backend* b = cuda_open(&m->weights, &options, &error);
 	said(&listener, text);
-	unsetenv("SWIFTLET_CUDA_TELL");
+	unsetenv("SWIFTLET_CUDA_REPORT");
 	assert_non_null(b);
 	/* nine graphs of nine launches in each of two blocks and ten beside, 16 KiB each */
 	assert_int_equal(times(text, "captured passes take 0.0 MiB of the GPU's memory, 3.9 were assumed"), 1);

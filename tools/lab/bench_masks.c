@@ -147,7 +147,7 @@ static void add_spread(cJSON* out, const char* name, double* seconds, size_t n) 
 	}
 }
 
-static cJSON* report(struct masks_bench* b) {
+static cJSON* report_masks(struct masks_bench* b) {
 	cJSON* const out = cJSON_CreateObject();
 	const struct {
 		const char* name;
@@ -201,7 +201,8 @@ int bench_masks_main(int argc, char** argv) {
 		b.end_token = tokenizer_eos(model->tokenizer);
 		good = run_file(&b, file, &error);
 	}
-	const int outcome = good ? report_print(report(&b), json) : complain(STATUS_FAILED, "%s", error.message);
+	const int outcome =
+	    good ? report_print(report_masks(&b), json) : complain(STATUS_FAILED, "%s", error.message);
 	if (file)
 		fclose(file);
 	if (b.answers)

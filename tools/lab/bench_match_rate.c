@@ -33,7 +33,7 @@ struct match_bench {
 	float *state, *head_in; /* (ALL_ROWS, dim) */
 };
 
-static int bucket(int position) {
+static int bucket_of(int position) {
 	int b = 0;
 	while (b + 1 < POSITIONS && position >= upto[b])
 		b++;
@@ -45,7 +45,7 @@ static void count_matches(struct match_bench* b, struct rates* to, const int32_t
 		for (int k = 0; k < b->out[i].top; k++)
 			if (b->out[i].top_token[k] == token[i + 1]) {
 				for (int more = k; more < TREE_RANKS; more++)
-					to->hits[bucket(i)][more]++;
+					to->hits[bucket_of(i)][more]++;
 				break;
 			}
 }
@@ -98,7 +98,7 @@ static bool run_exits(struct match_bench* b, const int32_t* token, int n, struct
 	}
 	backend->discard(b->cache);
 	for (int i = 0; i < n; i++)
-		b->rows[bucket(i)]++;
+		b->rows[bucket_of(i)]++;
 	return true;
 }
 
@@ -115,7 +115,7 @@ static bool measure_text(struct match_bench* b, const struct state_text* t, stru
 /* ---- report --------------------------------------------------------------------------------- */
 
 /* Sums over all positions if `position` is negative. */
-static double rate(const struct match_bench* b, const struct rates* r, int position, int k) {
+static double rate_of(const struct match_bench* b, const struct rates* r, int position, int k) {
 	double hits = 0, rows = 0;
 	for (int i = 0; i < POSITIONS; i++)
 		if (position < 0 || i == position) {
@@ -130,9 +130,9 @@ static void report_rates(cJSON* list, const struct match_bench* b, const struct 
 	cJSON* const row = bench_json_row(list);
 	double all[TREE_RANKS], by[POSITIONS];
 	for (int k = 0; k < TREE_RANKS; k++)
-		all[k] = rate(b, r, -1, k);
+		all[k] = rate_of(b, r, -1, k);
 	for (int i = 0; i < POSITIONS; i++)
-		by[i] = rate(b, r, i, 0);
+		by[i] = rate_of(b, r, i, 0);
 	cJSON_AddNumberToObject(row, "block", b->block[exit]);
 	cJSON_AddBoolToObject(row, "trained", trained);
 	bench_json_numbers(row, "p_correct", all, TREE_RANKS);

@@ -40,9 +40,9 @@ struct swift {
 	int64_t compared, differing;
 };
 
-static bool has(const struct swift* w, char part) { return strchr(w->parts, part) != NULL; }
+static bool has_part(const struct swift* w, char part) { return strchr(w->parts, part) != NULL; }
 
-static struct swiftlet_options vanilla(const struct swiftlet_options* options) {
+static struct swiftlet_options plain_options(const struct swiftlet_options* options) {
 	struct swiftlet_options plain = *options;
 	plain.drafting.method = SWIFTLET_VANILLA;
 	return plain;
@@ -99,7 +99,7 @@ static bool run_slices(struct swift* w, struct way* way, int n, int warm, const 
 
 static bool run_decode(struct swift* w, cJSON* out, struct error* error) {
 	const struct runtime* bench = &w->part.bench;
-	struct swiftlet_options options = bench->options, plain = vanilla(&options);
+	struct swiftlet_options options = bench->options, plain = plain_options(&options);
 	struct way way[2] = {{.name = "swift"}, {.name = "plain"}};
 	options.learning.search = false;
 	bool good = way_open(&way[0], bench, &options, FIRST_DECODE_PROMPT, error) &&
@@ -132,7 +132,7 @@ static bool cold_pair(struct swift* w, int pair, double slowdown[RATIOS][PAIRS],
 	bool good = true;
 	engine_forget_costs(bench->engine);
 	for (int k = 0; good && k <= RATIOS; k++) {
-		struct swiftlet_options options = k < RATIOS ? bench->options : vanilla(&bench->options);
+		struct swiftlet_options options = k < RATIOS ? bench->options : plain_options(&bench->options);
 		options.learning.skip_ratio = k < RATIOS ? ratio_of[k] : 0;
 		good = way_open(&way[k], bench, &options, (uint64_t)(FIRST_COLD_PROMPT + pair), error);
 	}
@@ -227,7 +227,7 @@ static bool report_way(struct swift* w, struct way* way, const struct way* plain
 static bool run_draft_weights(struct swift* w, cJSON* out, struct error* error) {
 	const struct runtime* bench = &w->part.bench;
 	const struct draft_weights_memory* quantized = &bench->engine->draft_weights;
-	const struct swiftlet_options plain = vanilla(&bench->options);
+	const struct swiftlet_options plain = plain_options(&bench->options);
 	struct way way[DRAFT_WAYS + 1] = {
 	    {.name = "skip"}, {.name = "low-bit"}, {.name = "both"}, {.name = "plain"}};
 	bool good = way_open(&way[DRAFT_WAYS], bench, &plain, FIRST_DRAFT_PROMPT, error);
@@ -259,15 +259,16 @@ static bool measure_swift(struct bench_part* part, cJSON* out, struct error* err
 	part->bench.options.draft_weights.bits = 0; /* of the other parts' sessions */
 	if (!bench_measure_rows(&part->bench, 128, ROW_REPEATS, out, error))
 		return false;
-	if (!has(w, 'a') && has(w, 'b')) {
+	if (!has_part(w, 'a') && has_part(w, 'b')) {
 		if (model->n_planted == 0)
 			return error_set(error,
 			                 "part b without part a needs a planted model: no mask was found to decode with");
 		w->mask = model->planted[0];
 		w->matchness = 0.97; /* what is planted is known to have it */
 	}
-	if ((has(w, 'a') && !run_search(w, out, error)) || (has(w, 'b') && !run_decode(w, out, error)) ||
-	    (has(w, 'c') && !run_cold(w, out, error)) || (has(w, 'd') && !run_draft_weights(w, out, error)))
+	if ((has_part(w, 'a') && !run_search(w, out, error)) ||
+	    (has_part(w, 'b') && !run_decode(w, out, error)) || (has_part(w, 'c') && !run_cold(w, out, error)) ||
+	    (has_part(w, 'd') && !run_draft_weights(w, out, error)))
 		return false;
 	cJSON_AddNumberToObject(out, "tokens_compared", (double)w->compared);
 	cJSON_AddNumberToObject(out, "tokens_differing", (double)w->differing);
@@ -285,7 +286,7 @@ static int check_swift_options(struct bench_part* part) {
 		return complain(STATUS_USAGE, "bench swift: --context %d, expected at least %d",
 		                options->cache.context, WAY_PROMPT + 64);
 	w->bits = options->draft_weights.bits < 0 ? 4 : options->draft_weights.bits;
-	options->draft_weights.bits = has(w, 'd') ? w->bits : 0;
+	options->draft_weights.bits = has_part(w, 'd') ? w->bits : 0;
 	return OPTIONS_GO_ON;
 }
 

@@ -155,7 +155,7 @@ static bool ends_in_loop(const int32_t* text, int n) {
 }
 
 /* Among the tokens that both have. */
-static int differing(const struct way* a, const struct way* b) {
+static int count_differing(const struct way* a, const struct way* b) {
 	int n = 0;
 	for (int i = 0; i < least(a->tokens.n, b->tokens.n); i++)
 		n += a->tokens.id[i] != b->tokens.id[i];
@@ -171,7 +171,7 @@ static bool one_prompt(struct contest* t, int prompt, struct error* error) {
 	}
 	for (struct way* w = t->way; w < t->way + t->n; w++)
 		if (w->session)
-			w->answer[prompt].differing = differing(plain, w) + abs(plain->tokens.n - w->tokens.n);
+			w->answer[prompt].differing = count_differing(plain, w) + abs(plain->tokens.n - w->tokens.n);
 	t->loops[prompt] = ends_in_loop(plain->tokens.id, plain->tokens.n);
 	return true;
 }
@@ -312,7 +312,7 @@ void ways_compare(const struct way* way, int n, int64_t* compared, int64_t* diff
 	const struct way* plain = &way[n - 1];
 	for (const struct way* w = way; w < plain; w++) {
 		*compared += least(w->tokens.n, plain->tokens.n);
-		*differing_tokens += differing(w, plain);
+		*differing_tokens += count_differing(w, plain);
 	}
 }
 

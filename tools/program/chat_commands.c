@@ -35,7 +35,7 @@ static void reset_conversation(struct chat* chat, const char* argument) {
 	puts("The conversation is forgotten.");
 }
 
-static void regenerate(struct chat* chat, const char* argument) {
+static void regenerate_answer(struct chat* chat, const char* argument) {
 	struct conversation* const c = &chat->conversation;
 	struct error error = {{0}};
 	(void)argument;
@@ -162,7 +162,7 @@ static void print_mask(struct chat* chat, const char* argument) {
 static const struct chat_command commands[] = {
     {"/help", "", "this list", print_help},
     {"/system", "TEXT", "set the system message; `none` removes it, without a text it is shown", set_system},
-    {"/regenerate", "", "answer the last message again", regenerate},
+    {"/regenerate", "", "answer the last message again", regenerate_answer},
     {"/read", "FILE", "let the file's text go with your next message", attach_file},
     {"/save", "FILE", "write the conversation to a file, as JSON", save_conversation},
     {"/load", "FILE", "go on with a conversation that was saved", load_conversation},

@@ -80,7 +80,7 @@ static int run_server(struct serve* s) {
 }
 
 /* True when the option was given; its value may equal the default. */
-static bool gives(int argc, char** argv, const char* name, const char* letter) {
+static bool is_given(int argc, char** argv, const char* name, const char* letter) {
 	bool given = false;
 	for (int i = 1; i < argc; i++)
 		given |= strncmp(argv[i], name, strlen(name)) == 0 || (letter && strncmp(argv[i], letter, 2) == 0);
@@ -204,8 +204,8 @@ int command_serve(int argc, char** argv) {
 	int status = config_file_open(&file, &line, argc, argv);
 	if (status == OPTIONS_GO_ON)
 		status = options_parse_model(&line, file.n_words, file.word, &s.runtime.wish.model);
-	s.option.has_temperature = gives(file.n_words, file.word, "--temp", "-T");
-	s.option.has_seed = gives(file.n_words, file.word, "--seed", NULL);
+	s.option.has_temperature = is_given(file.n_words, file.word, "--temp", "-T");
+	s.option.has_seed = is_given(file.n_words, file.word, "--seed", NULL);
 	s.runtime.wish.alias = s.alias.n ? s.alias.text[0] : NULL;
 	if (status == OPTIONS_GO_ON && s.speculation && strcmp(s.speculation, "none") != 0 &&
 	    strcmp(s.speculation, "summary") != 0)

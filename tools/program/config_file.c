@@ -17,7 +17,7 @@ static const char* config_path(int argc, char** argv) {
 	return path;
 }
 
-static char* trim(char* text) {
+static char* trim_line(char* text) {
 	text += strspn(text, " \t\r");
 	size_t n = strlen(text);
 	while (n > 0 && strchr(" \t\r", text[n - 1]))
@@ -28,7 +28,7 @@ static char* trim(char* text) {
 /* Sets *option to `--name=value`, malloc'd; NULL for a line without content. OPTIONS_GO_ON, or a status. */
 static int read_option(const struct command_line* line, const char* path, int number, char* text,
                        char** option) {
-	text = trim(text);
+	text = trim_line(text);
 	*option = NULL;
 	if (!*text || *text == '#')
 		return OPTIONS_GO_ON;
@@ -36,7 +36,7 @@ static int read_option(const struct command_line* line, const char* path, int nu
 	char* const equals = strchr(text, '=');
 	if (equals)
 		*equals = 0;
-	const char *const name = trim(text), *const value = equals ? trim(equals + 1) : NULL;
+	const char *const name = trim_line(text), *const value = equals ? trim_line(equals + 1) : NULL;
 	const int takes = strcmp(name, "config") == 0 ? -1 : options_takes(line, name);
 	if (takes < 0)
 		return complain(STATUS_USAGE, "%s: %s, line %d: no option \"%s\" (swiftlet %s --help-all lists them)",
