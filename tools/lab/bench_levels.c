@@ -54,29 +54,49 @@ static double share_read(const struct levels_bench* b, const struct levels* leve
 	return read / all;
 }
 
-static void add_way(struct levels_bench* b, const double kept[COLUMN_KINDS]) {
+/* kept: a share for each kind of map, the same in all blocks, or one for each kind and third of the blocks */
+static void add_way(struct levels_bench* b, const double* kept, int n_kept) {
 	struct level_way* way = &b->way[b->n_ways++];
 	for (int d = 0; d < LEVEL_DEPTHS; d++)
-		for (int k = 0; k < COLUMN_KINDS; k++)
-			way->levels.left_out[d][k] = (uint8_t)lround(fmin(LEVEL_MOST, fmax(0, 100 * (1 - kept[k]))));
+		for (int k = 0; k < COLUMN_KINDS; k++) {
+			const double left = 100 * (1 - kept[(d * COLUMN_KINDS + k) % n_kept]);
+			way->levels.left_out[d][k] = (uint8_t)lround(fmin(LEVEL_MOST, fmax(0, left)));
+		}
 	way->read = share_read(b, &way->levels);
+}
+
+/* Shares with commas between them; how many, 0 for a text that is something else or has more than `most`. */
+static int read_shares(const char* text, double* share, int most) {
+	for (int n = 0; n < most; n++, text++) {
+		char* end;
+		share[n] = strtod(text, &end);
+		if (end == text || (*end && *end != ','))
+			return 0;
+		if (!*end)
+			return n + 1;
+		text = end;
+	}
+	return 0;
 }
 
 /* Multiples of the levels that drafts begin with, and those of the command line. */
 static bool choose_levels(struct levels_bench* b, struct error* error) {
 	static const double first[COLUMN_KINDS] = {0.5, 0.5, 0.5, 0.25}, times[] = {4, 1.4, 1.2, 1, 0.8, 0.6};
-	double kept[COLUMN_KINDS];
+	double kept[LEVEL_DEPTHS * COLUMN_KINDS];
 	for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
 		for (int k = 0; k < COLUMN_KINDS; k++)
 			kept[k] = fmin(1, times[i] * first[k]);
-		add_way(b, kept);
+		add_way(b, kept, COLUMN_KINDS);
 	}
 	if (!b->kept)
 		return true;
-	if (sscanf(b->kept, "%lf,%lf,%lf,%lf", &kept[0], &kept[1], &kept[2], &kept[3]) != COLUMN_KINDS)
-		return error_set(error, "--kept is \"%s\"; four shares are expected, as in 0.5,0.5,0.5,0.25",
+	const int n = read_shares(b->kept, kept, LEVEL_DEPTHS * COLUMN_KINDS);
+	if (n != COLUMN_KINDS && n != LEVEL_DEPTHS * COLUMN_KINDS)
+		return error_set(error,
+		                 "--kept is \"%s\"; four shares are expected, as in 0.5,0.5,0.5,0.25, or four for "
+		                 "each third of the blocks",
 		                 b->kept);
-	add_way(b, kept);
+	add_way(b, kept, n);
 	return true;
 }
 
@@ -166,11 +186,15 @@ static void report_ways(struct levels_bench* b, cJSON* out) {
 	for (int i = 0; i < b->n_ways; i++) {
 		struct level_way* way = &b->way[i];
 		cJSON* const row = bench_json_row(list);
-		double kept[COLUMN_KINDS];
-		for (int k = 0; k < COLUMN_KINDS; k++)
-			kept[k] = 1 - way->levels.left_out[0][k] / 100.0;
+		double kept[LEVEL_DEPTHS * COLUMN_KINDS];
+		bool alike = true;
+		for (int k = 0; k < LEVEL_DEPTHS * COLUMN_KINDS; k++) {
+			const int left = way->levels.left_out[k / COLUMN_KINDS][k % COLUMN_KINDS];
+			kept[k] = 1 - left / 100.0;
+			alike = alike && left == way->levels.left_out[0][k % COLUMN_KINDS];
+		}
 		cJSON_AddNumberToObject(row, "read", way->read);
-		bench_json_numbers(row, "kept", kept, COLUMN_KINDS);
+		bench_json_numbers(row, "kept", kept, alike ? COLUMN_KINDS : LEVEL_DEPTHS * COLUMN_KINDS);
 		cJSON_AddNumberToObject(row, "rows", (double)way->rows);
 		cJSON_AddNumberToObject(row, "alpha", quotient((double)way->right, (double)way->rows));
 		cJSON_AddNumberToObject(row, "c", quotient(bench_median(way->seconds, TURNS), plain));
@@ -231,7 +255,7 @@ int bench_levels_main(int argc, char** argv) {
 	    COUNT("tokens", 'n', "N", "tokens of an answer at most", &b.most_tokens, 2, MOST_TOKENS),
 	    TEXT("kept", 0, "A,B,C,D",
 	         "one more choice: the shares kept of attention's input and output, the MLP's input and down's "
-	         "input",
+	         "input; twelve are those of each third of the blocks",
 	         &b.kept),
 	};
 	struct command_line line = {
