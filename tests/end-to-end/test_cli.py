@@ -179,11 +179,13 @@ class Run(EndToEnd):
     def test_a_short_answer_is_not_compared_with_plain_decoding(self):
         """The ratio stands where decoding took a second."""
         slow = "synth:layers=4,dim=1024,heads=16,kv-heads=16,ffn=2816,vocab=32000,dtype=f32"
-        for model, count in (("builtin", 40), (slow, 10 if SANITIZED else 60)):
+        for model, count in (("builtin", 40), (slow, 25 if SANITIZED else 100)):
             last = self.at_a_terminal("run", model, PROMPT, "-n", str(count), "--no-store", "--threads", "1").split("\n")[-1]
             rate = float(re.search(r", ([0-9.]+) tokens/s", last)[1])
-            with self.subTest(line=last):
-                self.assertEqual("times as fast as plain decoding" in last, count / rate >= 1)
+            seconds = count / rate  # with the first token's, which is not decoding's
+            if not .8 < seconds < 1.25:
+                with self.subTest(line=last):
+                    self.assertEqual("times as fast as plain decoding" in last, seconds > 1)
 
     def test_models_have_names(self):
         """Lists what `swiftlet pull` has fetched and what the Hugging Face cache holds."""
@@ -470,6 +472,32 @@ class Chat(EndToEnd):
         os.kill(child, signal.SIGCONT)
         self.assertIn(-os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), (signal.SIGTERM, signal.SIGINT))
         self.assertTrue(flags() & termios.ECHO)
+        os.close(terminal)
+
+    def test_an_end_during_an_answer_ends_the_conversation(self):
+        """SIGTERM is not taken for the Ctrl-C that ends an answer alone, and keys are shown again."""
+        env = {**os.environ, "XDG_STATE_HOME": self.path("state"), "TERM": "xterm", "LANG": "C.UTF-8"}
+        child, terminal = pty.fork()
+        if child == 0:
+            os.execve(SWIFTLET, [SWIFTLET, "chat", "-n", "3000", "--method", "vanilla"], env)
+        out = b""
+        while b"\033[?2004h" not in out:
+            out += os.read(terminal, 65536)
+        os.write(terminal, b"Once upon a time\r")
+        while termios.tcgetattr(terminal)[3] & (termios.ECHO | termios.ICANON) != termios.ICANON:
+            if select.select([terminal], [], [], .001)[0]:
+                os.read(terminal, 65536)
+        os.kill(child, signal.SIGTERM)
+        ended = 0
+        while not ended:
+            if select.select([terminal], [], [], .01)[0]:
+                try:
+                    self.assertNotIn(b"\033[?2004h", os.read(terminal, 65536))  # no further prompt
+                except OSError:  # the other end is closed
+                    pass
+            ended, status = os.waitpid(child, os.WNOHANG)
+        self.assertEqual(os.waitstatus_to_exitcode(status), 0)
+        self.assertTrue(termios.tcgetattr(terminal)[3] & termios.ECHO)
         os.close(terminal)
 
     def said(self, path):

@@ -164,7 +164,7 @@ static int read_messages(struct chat* chat) {
 	struct text block = {0};
 	int status = STATUS_DONE;
 	interrupt_watch();
-	for (;;) {
+	while (!terminated()) {
 		const char* line;
 		size_t size;
 		const enum line_result result = line_editor_read(chat->editor, "> ", &line, &size);

@@ -1,6 +1,7 @@
 /* Turns Ctrl-C and SIGTERM into a flag that is checked between two steps. */
 #include "tools/program/interrupt.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,8 +11,15 @@
 /* A signal handler can only reach global variables. */
 static volatile sig_atomic_t noted, hidden;
 static struct termios usual; /* the terminal's settings while `hidden` */
+static pthread_t watcher;    /* the thread that checks the flag and sets the terminal */
 
+/* The kernel may choose any thread. Then the watcher would go on between the terminal's restoring and the
+ * end, and could hide keys once more; and a read of its own would not be interrupted. */
 static void note_signal(int number) {
+	if (!pthread_equal(pthread_self(), watcher)) {
+		pthread_kill(watcher, number);
+		return;
+	}
 	if (noted) {
 		terminal_hide_keys(false);
 		signal(number, SIG_DFL);
@@ -26,7 +34,9 @@ void interrupt_watch(void) {
 	action.sa_handler = note_signal;
 	action.sa_flags = SA_RESTART;
 	sigemptyset(&action.sa_mask);
-	noted = 0;
+	if (noted != SIGTERM)
+		noted = 0;
+	watcher = pthread_self();
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 }

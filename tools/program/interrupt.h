@@ -3,7 +3,8 @@
 
 #include <stdbool.h>
 
-/* From now on the next SIGINT or SIGTERM sets the flag. One more ends the program as usual. */
+/* From now on the next SIGINT or SIGTERM sets the flag. One more ends the program as usual. A SIGTERM that
+ * came before stays noted. The calling thread is the one that checks the flag. */
 void interrupt_watch(void);
 bool interrupted(void);
 /* True if that was SIGTERM. */
