@@ -58,7 +58,7 @@ static void fill(float* x, int kind, struct random* r) {
 
 static void rounding_is_no_worse_than_plain(void** state) {
 	(void)state;
-	/* share of the plain error, per group and over all; q8_0's rounding is plain */
+	/* share of the plain error, per group and over all; q8_0's rounding is plain (q8_0_is_rounded_plainly) */
 	static const struct {
 		enum dtype type;
 		int group, levels;
@@ -99,6 +99,29 @@ static void rounding_is_no_worse_than_plain(void** state) {
 }
 
 /* Draft weights are numbers for any weights, so drafts are at worst wrong. */
+/* The scale is the half float nearest to the farthest element's 127th part, and no element is farther from
+ * its level than half a scale. */
+static void q8_0_is_rounded_plainly(void** state) {
+	(void)state;
+	struct random r = {11};
+	float x[COLS];
+	struct block_q8_0 block[COLS / 32];
+	for (int turn = 0; turn < TURNS; turn++) {
+		fill(x, turn % 4, &r);
+		quantize_row(DTYPE_Q8_0, block, x, COLS);
+		for (int i = 0; i < COLS; i++) {
+			const struct block_q8_0* b = &block[i / 32];
+			const double d = (double)half_to_float((uint16_t)(b->d[0] | b->d[1] << 8));
+			double reach = 0;
+			for (int k = i / 32 * 32; k < i / 32 * 32 + 32; k++)
+				reach = fmax(reach, fabs((double)x[k]));
+			assert_true(fabs(d - reach / 127) <=
+			            reach / 127 / 2048 * 1.001 + 3e-8); /* 2^-25: of the least halves */
+			assert_true(fabs((double)x[i] - d * b->q[i % 32]) <= d / 2 * 1.001);
+		}
+	}
+}
+
 static void scales_are_finite(void** state) {
 	(void)state;
 	static const enum dtype types[] = {DTYPE_Q4_1, DTYPE_Q4_K, DTYPE_Q8_0};
@@ -545,6 +568,7 @@ static void rewinding(void** state) {
 int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(rounding_is_no_worse_than_plain),
+	    cmocka_unit_test(q8_0_is_rounded_plainly),
 	    cmocka_unit_test(scales_are_finite),
 	    cmocka_unit_test(bytes_are_the_same_on_any_processor),
 	    cmocka_unit_test(types_follow_the_columns),
