@@ -668,6 +668,10 @@ struct pass {
 	bool quantized_head;
 	/* The channels left out in those sub-layers, if draft weights are stored by input channel; NULL: none. */
 	const struct levels* levels;
+	/* The channels left out in sub-layers that run as stored: those with the smallest |x_j|. That shows what
+	 * drafts at these levels would say before draft weights are made, and saves nothing. Only in a backend
+	 * that `thins`; NULL: none. */
+	const struct levels* stored_levels;
 	int first, last; /* span of sub-layers to run, [first, last); 0, 2L for all */
 	bool head;       /* final norm and output head after `last` */
 	bool bare_head;  /* the head without the final norm: the states are what it reads */
@@ -799,6 +803,7 @@ struct backend {
 	 * are placed and filled; they must outlive the backend. False with the error set: all is as before. */
 	bool (*use_draft_weights)(struct backend*, const struct draft_weights*, struct error*);
 	bool columns; /* the draft weights of blocks that it runs are by input channel (kernels/columns.h) */
+	bool thins;   /* passes take stored_levels */
 	/* Their memory went to caches: passes that ask for draft weights run the stored weights. */
 	bool draft_weights_released;
 	/* Optional (NULL: there is nothing to upload): takes so many bytes of the draft weights, once they are

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/decode/cost.h"
+#include "core/decode/draft_trial.h"
 #include "core/decode/options.h"
 #include "core/grammar/token_trie.h"
 #include "core/model/auxiliary_weights.h"
@@ -18,6 +19,7 @@ struct engine {
 	double draft_weights_steps;   /* the lowest estimate of what making all of them takes, in plain steps; 0:
 	                                 unknown */
 	int draft_weights_slices;     /* made between rounds */
+	struct draft_trials trials;   /* of what drafts with them would say */
 	bool draft_weights_ready;     /* passes may run with it */
 	struct levels levels;         /* the levels at which drafts read draft weights by input channel */
 	char note[1900]; /* for people: why the wished backend does not run, and the state of the draft weights */

@@ -225,8 +225,9 @@ bool session_next(struct session* s, struct session_work* work) {
 	}
 	if (s->phase == PHASE_ROUND) {
 		plan_make_draft_weights(s);
-		const bool learns = s->driver ? s->driver->calls->calibrate(s->driver)
-		                              : s->learner && s->learner->calls->begin(s->learner);
+		const bool learns = s->trial.n > 0 ? true
+		                    : s->driver    ? s->driver->calls->calibrate(s->driver)
+		                                   : s->learner && s->learner->calls->begin(s->learner);
 		s->phase = learns ? PHASE_LEARN : PHASE_PLAN;
 	}
 	if (s->phase == PHASE_PLAN) {
@@ -243,7 +244,9 @@ bool session_next(struct session* s, struct session_work* work) {
 		return true;
 	case PHASE_LEARN:
 		work->kind = WORK_MATCHNESS;
-		if (s->driver)
+		if (s->trial.n > 0)
+			draft_trial_fill(s, &work->pass);
+		else if (s->driver)
 			s->driver->calls->fill(s->driver, &work->pass);
 		else
 			s->learner->calls->fill(s->learner, &work->pass);
@@ -533,8 +536,11 @@ bool session_absorb(struct session* s, const struct session_work* work, int rows
 	case WORK_PREFILL:
 		return absorb_prefill(s, work, rows, seconds);
 	case WORK_MATCHNESS:
-		if (s->driver ? !s->driver->calls->take(s->driver, seconds)
-		              : s->learner->calls->take(s->learner, &work->pass, seconds))
+		if (s->trial.n > 0) {
+			draft_trial_take(s, seconds);
+			s->phase = PHASE_PLAN;
+		} else if (s->driver ? !s->driver->calls->take(s->driver, seconds)
+		                     : s->learner->calls->take(s->learner, &work->pass, seconds))
 			s->phase = PHASE_PLAN;
 		return false;
 	case WORK_DRAFT:

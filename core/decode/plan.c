@@ -84,6 +84,28 @@ static bool measures_making(const struct session* s, double whole) {
 	       s->budget->plain >= SECOND_SLICE;
 }
 
+/* True if a slice may be made now. As soon as making would be paid for if draft weights pay, a trial shows
+ * whether they do. If it says that they do not, there is another one after so many times as many tokens. */
+enum { TRY_AGAIN = 4 };
+
+static bool allows_making(struct session* s, double whole, double left) {
+	const struct engine* engine = s->engine;
+	const double slice = 1 / session_cost_unit(s), assumed = DRAFTS_BRING_IN;
+	const bool tries =
+	    engine->draft_weights_steps > 0 && !isinf(s->budget->opt_budget) && draft_trial_can_run(s);
+	if (tries && engine->trials.rows == 0) {
+		if (budget_allows_making(s->budget, slice, whole, left, s->end - s->n_text, assumed))
+			draft_trial_begin(s);
+		return false;
+	}
+	if (budget_allows_making(s->budget, slice, whole, left, s->end - s->n_text, draft_trial_brings_in(s)))
+		return true;
+	if (tries && s->budget->plain >= TRY_AGAIN * engine->trials.at &&
+	    budget_allows_making(s->budget, slice, whole, left, s->end - s->n_text, assumed))
+		draft_trial_begin(s);
+	return false;
+}
+
 /* The cheapest slice so far shows how long making takes; nothing else knows the speed of this processor and
  * its memory. Making that looked cheap enough to begin does not stop halfway because a later slice took
  * longer. */
@@ -98,9 +120,7 @@ void plan_make_draft_weights(struct session* s) {
 	if (made > 0 && engine->draft_weights_steps == 0) /* all so far was made in idle time */
 		engine->draft_weights_steps = engine->draft_weights_seconds / plain / made;
 	const double whole = fmax(1, engine->draft_weights_steps);
-	if (!measures_making(s, whole / unit) &&
-	    !budget_allows_making(s->budget, 1 / unit, whole / unit, (1 - made) * whole / unit,
-	                          s->end - s->n_text))
+	if (!measures_making(s, whole / unit) && !allows_making(s, whole / unit, (1 - made) * whole / unit))
 		return;
 	const double began = options_clock(&s->options);
 	const double now = draft_weights_job_run(engine->making, plain);

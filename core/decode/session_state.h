@@ -5,6 +5,7 @@
 
 #include "core/decode/draft_pages.h"
 #include "core/decode/draft_states.h"
+#include "core/decode/draft_trial.h"
 #include "core/decode/driver.h"
 #include "core/decode/session.h"
 #include "core/decode/speculate.h"
@@ -126,6 +127,7 @@ struct session {
 	                                              they are wanted; else NULL */
 	struct draft_states drafts;                /* of the draft at hand */
 	struct draft_pages pages;                  /* that drafts read */
+	struct draft_trial trial;                  /* of draft weights that are not made yet */
 	double matchness;
 	struct batch batch;
 	int prefill_rows; /* of a prompt in one pass; 0: whole chunks */

@@ -548,6 +548,11 @@ static size_t lay_out(struct cpu_backend* b) {
 	}
 	b->gate = take_workspace(b, &used, rows, ffn, sizeof(float));
 	b->up = take_workspace(b, &used, rows, ffn, sizeof(float));
+	const size_t input = larger(larger(dim, q), larger(ffn, (size_t)recurrence_values(&s->recurrence)));
+	b->thinned = take_workspace(b, &used, rows, input, sizeof(float));
+	b->equal_norms = take_workspace(b, &used, 1, input, sizeof(uint16_t));
+	for (size_t i = 0; b->workspace && i < input; i++)
+		b->equal_norms[i] = 0x3f80; /* 1 */
 	const bool beside = s->parallel || has_experts_beside(w) || attention_beside(s);
 	b->beside = take_workspace(b, &used, beside ? rows : 0, dim, sizeof(float));
 	const size_t states = (size_t)s->altup;
@@ -670,6 +675,7 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 	    .page_restore = paged_restore,
 	    .use_draft_weights = cpu_use_draft_weights,
 	    .columns = true,
+	    .thins = !options->group,
 	    .bounds_guesses = !options->group,
 	    .bandwidth = cpu_bandwidth,
 	    .threads = cpu_threads,

@@ -113,12 +113,14 @@ struct cpu_backend {
 	float *k, *v;             /* (slice_rows, kv_heads·head_dim) */
 	float* y;                 /* (slice_rows, dim) a sub-layer's output */
 	float *gate, *up;         /* (slice_rows, the widest of any MLP, expert, token_input and residual) */
-	float* beside;            /* (slice_rows, dim) of an MLP beside experts */
-	float* altup;             /* (altup, slice_rows, dim) */
-	float* routed;            /* (slice_rows, altup) */
-	float* laurel;            /* (slice_rows, dim) of attention's second path (LAuReL) */
-	float* joined;            /* (slice_rows, 2·dim) where the table has `join` */
-	float* token_inputs;      /* (slice_rows, n_blocks·token_input) */
+	float* thinned;        /* (slice_rows, the widest input of a map) without what stored_levels leave out */
+	uint16_t* equal_norms; /* (the same) norms of 1, as struct column_map has them */
+	float* beside;         /* (slice_rows, dim) of an MLP beside experts */
+	float* altup;          /* (altup, slice_rows, dim) */
+	float* routed;         /* (slice_rows, altup) */
+	float* laurel;         /* (slice_rows, dim) of attention's second path (LAuReL) */
+	float* joined;         /* (slice_rows, 2·dim) where the table has `join` */
+	float* token_inputs;   /* (slice_rows, n_blocks·token_input) */
 	float *expanded, *query_latent; /* latent attention: (slice_rows, heads·(nope_dim + rope.dim), or
 	                                   heads·value_dim), (slice_rows, query_latent) */
 	float* of_head;                 /* (slice_rows, the larger of nope_dim and latent) */

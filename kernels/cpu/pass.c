@@ -173,19 +173,45 @@ static const float* attention_input(const struct cpu_backend* b, int block, int 
 struct sub_layer_weights {
 	const struct block_weights* w;       /* stored, or copied row by row */
 	const struct block_columns* columns; /* NULL, or the draft weights that replace the stored ones */
-	const struct levels* levels;         /* NULL: all channels */
+	const struct levels* levels;         /* of draft weights by input channel, or stored_levels; NULL: all */
 	int n_blocks;
 };
+
+struct thin_job {
+	const struct cpu_backend* b;
+	const float* x;
+	int cols;
+	float share;
+};
+
+static void thin_row(void* user, int i, int thread) {
+	(void)thread;
+	const struct thin_job* job = user;
+	const struct column_map map = {.channels = job->cols, .norm = job->b->equal_norms};
+	const float* x = nth((float*)job->x, i, job->cols);
+	const float threshold = job->b->kernels->column_threshold(&map, x, job->share);
+	float* out = nth(job->b->thinned, i, job->cols);
+	for (int j = 0; j < job->cols; j++)
+		out[j] = fabsf(x[j]) > threshold ? x[j] : 0;
+}
+
+/* The rows without the channels that matter least. Norms of stored channels are not known, so size decides:
+ * TEAL's rule (Liu et al. 2024, section 3.1). */
+static const float* thin_rows(struct cpu_backend* b, const float* x, int64_t cols, float share, int n) {
+	struct thin_job job = {b, x, (int)cols, share};
+	spread(b, n, (double)n * (double)cols * 8, thin_row, &job);
+	return b->thinned;
+}
 
 /* out (n, …) = x (n, cols) · wᵀ for up to three matrices of a kind with one input. */
 static void multiply_kind(struct cpu_backend* b, const struct sub_layer_weights* from, int block,
                           enum column_kind kind, const float* x, int64_t cols, int n,
                           const struct product* product, int count) {
+	const float share = from->levels ? level_kept(from->levels, block, from->n_blocks, kind) : 1;
 	if (!from->columns) {
-		multiply(b, x, cols, n, product, count);
+		multiply(b, share < 1 ? thin_rows(b, x, cols, share, n) : x, cols, n, product, count);
 		return;
 	}
-	const float share = from->levels ? level_kept(from->levels, block, from->n_blocks, kind) : 1;
 	multiply_columns(b, x, n, &from->columns->map[kind], share, product, count);
 }
 
@@ -642,11 +668,13 @@ static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, in
 		const struct sub_layer_weights from = {.w = &(quantized ? b->draft_weights->block : b->block)[s / 2],
 		                                       .columns = by_channel ? &b->draft_weights->columns.block[s / 2]
 		                                                             : NULL,
-		                                       .levels = pass->levels,
+		                                       .levels = by_channel  ? pass->levels
+		                                                 : quantized ? NULL
+		                                                             : pass->stored_levels,
 		                                       .n_blocks = b->head.weights->shape.n_blocks};
 		if (atomic_load_explicit(&b->abandoned, memory_order_relaxed))
 			return error_set(error, "the pass was abandoned");
-		if (skip || quantized)
+		if (skip || quantized || pass->stored_levels)
 			note_skipped(b, s, n);
 		if (s % 2 == 0)
 			begin_block(b, s / 2, n);
@@ -687,6 +715,7 @@ static void check_pass(const struct cpu_backend* b, const struct pass* pass) {
 	assert(tensor_present(&b->head.weights->join) ? pass->state && pass->token && pass->first == 0
 	                                              : !pass->state || pass->first > 0);
 	assert(pass->kind != PASS_PREFILL || (pass->first == 0 && !pass->quantized && !pass->quantized_head));
+	assert(!pass->stored_levels || b->head.thins);
 	assert(b->draft_weights || (!pass->quantized && !pass->quantized_head));
 	(void)sub_layers;
 	(void)rows;
