@@ -90,43 +90,44 @@ const struct option option_table[] = {
     {"threads", 't', true, TAKES_INTEGER, AT(engine.threads), 0, 1024, NULL, "N",
      "CPU threads; 0 takes one for each CPU that the process may use", "0", NULL},
     {"context", 'c', true, TAKES_INTEGER, AT(cache.context), 2, 1 << 24, "auto=0", "N",
-     "size of the KV cache in tokens (the model's limit, or what half of the free memory holds; on a GPU at "
-     "most 4096)",
+     "size of the KV cache in tokens (the model's limit, or less if half of the free memory holds less; on a "
+     "GPU at most 4096)",
      NULL, NULL},
     {"cache-type", 0, false, TAKES_NAME, AT(cache.type), 0, 0, "auto f16 f32 q8_0", NULL,
      "element type of the KV cache; auto is f32 for F32 models and f16 for others; q8_0 takes half the "
-     "memory of f16 and gives other tokens (CPU only)",
+     "memory of f16, but changes the tokens (CPU only)",
      "auto", NULL},
     {"cache-memory", 0, false, TAKES_SIZE, AT(cache.memory), 0, 0, NULL, "SIZE",
-     "memory of all KV caches together, such as 800M or 1.5G (enough for every context; serve: for four)",
+     "memory for all KV caches together, such as 800M or 1.5G (one full context for each cache; serve: four "
+     "full contexts in all)",
      NULL, NULL},
     {"isa", 0, false, TAKES_NAME, AT(engine.isa), 0, 0,
      "auto reference avx2 avx-vnni avx512 neon dotprod i8mm", NULL, "instruction set; auto takes the best",
      "auto", NULL},
     {"devices", 0, false, TAKES_INTEGER, AT(engine.devices), 1, 16, NULL, "N",
-     "share the model over N GPUs by NCCL; every N gives the same tokens (one GPU, whose prompts may use "
-     "cuBLAS)",
+     "share the model over N GPUs through NCCL; every N gives the same tokens (without the option, one GPU "
+     "runs the model and may use cuBLAS for prompts)",
      NULL, NULL},
     {"screened-head", 0, false, TAKES_CHOICE, AT(engine.screened_head), 0, 0, "auto=-1 on=1 off=0", NULL,
-     "read the output head as a 4-bit copy, and compute exactly only the tokens that can win: the same "
-     "bits, fewer bytes; auto does so where it saves time",
+     "use a 4-bit copy of the output head to find the tokens that can win, and compute only these exactly: "
+     "the bits stay the same and fewer bytes are read; auto does so where it saves time",
      "auto", NULL},
     {"interleave", 0, false, TAKES_CHOICE, AT(engine.interleave), 0, 0, "auto=-1 on=1 off=0", NULL,
-     "keep a copy of quantized weights in memory in the order that the processor multiplies them: the same "
-     "bits, and passes of several rows take about .8 of the time; auto does so where it fits (CPU with "
-     "AVX2)",
+     "keep a second copy of quantized weights, in the order in which the processor multiplies them: the bits "
+     "stay the same, and passes of several rows take about 0.8 of the time; auto does so if the memory "
+     "suffices (CPU with AVX2)",
      "auto", NULL},
 
     HEADING_ROW("Sampling"),
     {"temp", 0, true, TAKES_REAL, AT(sampling.temperature), 0, 100, NULL, "T",
      "temperature; 0 always takes the likeliest token", "0", NULL},
     {"top-p", 0, true, TAKES_REAL, AT(sampling.top_p), 1e-9, 1, NULL, "P",
-     "sample from the likeliest tokens that hold P of the probability", "1", NULL},
+     "sample from the likeliest tokens whose probabilities add up to P", "1", NULL},
     {"top-k", 0, false, TAKES_INTEGER, AT(sampling.top_k), 0, 1 << 24, NULL, "N",
      "sample from the N likeliest tokens; 0 is off", "0", NULL},
     {"min-p", 0, false, TAKES_REAL, AT(sampling.min_p), 0, 1, NULL, "P",
-     "leave out tokens under P times the likeliest; 0 is off", "0", NULL},
-    {"seed", 0, true, TAKES_SEED, AT(sampling.seed), 0, 0, NULL, "N", "seed of sampling and of the search",
+     "leave out tokens that are less than P times as likely as the likeliest one; 0 is off", "0", NULL},
+    {"seed", 0, true, TAKES_SEED, AT(sampling.seed), 0, 0, NULL, "N", "seed for sampling and for the search",
      "0", NULL},
 
     HEADING_ROW("Drafting"),
@@ -142,102 +143,112 @@ const struct option option_table[] = {
      "on a GPU only)",
      NULL, set_drafters},
     {"draft-model", 0, false, TAKES_PATH, AT(drafting.model), 0, ROOM(drafting.model), "a model", "MODEL",
-     "let another, smaller model of the same vocabulary draft too", NULL, NULL},
+     "let a smaller model with the same vocabulary draft too", NULL, NULL},
     {"draft-bits", 0, false, TAKES_CHOICE, AT(draft_weights.bits), 0, 0, "auto=-1 off=0 4=4 8=8", NULL,
-     "draft with weights quantized to so many bits; a number makes them before the first token, auto after "
-     "the first tokens where it pays",
+     "draft with weights quantized to this many bits; 4 and 8 make them before the first token, auto makes "
+     "them after the first tokens if they pay",
      "auto", NULL},
     {"draft-read", 0, false, TAKES_REAL, AT(draft_weights.read), 0.05, 1, "auto=0", "auto|SHARE",
      "share of the quantized draft weights that a draft step reads, on a CPU or one GPU (auto: 0.43)", NULL,
      NULL},
     {"draft-pages", 0, false, TAKES_INTEGER, AT(drafting.pages), 1, MAX_LISTED, "auto=-1 off=0", "auto|off|N",
-     "pages of 64 tokens that drafts read of a long text, on a CPU or one GPU: those that verified tokens "
-     "looked at most (auto: 16, where that saves time; off: all of it)",
+     "how many pages of 64 tokens a draft reads of a long text, on a CPU or one GPU: the pages that verified "
+     "tokens attended to most (auto: 16 where that saves time; off: the whole text)",
      "auto", NULL},
     {"draft-memory", 0, false, TAKES_SIZE, AT(draft_weights.memory), 0, 0, NULL, "SIZE",
-     "limit for the quantized draft weights (a quarter of what is free)", NULL, NULL},
+     "limit for the quantized draft weights (a quarter of the free memory)", NULL, NULL},
     {"pool", 0, false, TAKES_INTEGER, AT(drafting.pool), 0, 1 << 24, NULL, "N",
-     "tokens of earlier requests that drafts may be looked up in", "65536", NULL},
+     "how many tokens of earlier requests are kept to look drafts up in", "65536", NULL},
 
     HEADING_ROW("Learning"),
     {"search", 0, false, TAKES_FLAG, AT(learning.search), 0, 0, "on=1 off=0", NULL,
-     "search for what drafts can leave out; off keeps the mask as it is", "on", NULL},
+     "search for layers or input channels that drafts can leave out; off keeps the mask as it is", "on",
+     NULL},
     {"opt-budget", 0, false, TAKES_REAL, AT(learning.budget), 0, 1e9, "inf=inf", "X",
-     "share of decoding time that learning may take, or inf (0.01; at first up to 32 steps of the time that "
-     "drafts saved)",
+     "share of decoding time that learning may take, or inf (0.01; by default learning may also take up to "
+     "32 steps of the time that drafts have saved)",
      NULL, NULL},
     {"idle-learning", 0, false, TAKES_REAL, AT(learning.idle), 0, 1e9, "off=0 inf=inf", "off|SHARE|inf",
-     "let chat and serve make draft weights and learn while no request runs; learn at idle priority, for at "
-     "most SHARE of the seconds that requests took",
+     "let chat and serve make draft weights and learn while no request runs; learning runs at idle priority, "
+     "for at most SHARE of the seconds that requests took",
      "1", NULL},
     {"bank", 0, false, TAKES_FLAG, AT(learning.bank), 0, 0, "on=1 off=0", NULL,
-     "keep masks by workload, and begin with them", "on", NULL},
+     "keep a mask for each workload, and start later prompts of that workload with it", "on", NULL},
 
     HEADING_ROW("Research: SWIFT as published"),
     {"preset", 0, false, TAKES_OWN, 0, 0, 0, NULL, "paper",
-     "proposes a mask before every round, every 25th by Bayesian optimization and the others at random; "
-     "scores it on the first 32 tokens of each text; drafts with the best raw score; verifies the whole "
-     "tree in every round. Two things differ: the KV cache is not copied, and sampling is coupled, so that "
-     "the text is plain decoding's",
+     "run SWIFT as the paper does: propose a mask before every round, every 25th by Bayesian optimization "
+     "and the others at random; score it on the first 32 tokens of each text; draft with the mask of the "
+     "best raw score; verify the whole tree in every round. Two things differ from the paper: the KV cache "
+     "is not copied, and sampling is coupled, so the text equals plain decoding's",
      NULL, set_preset},
 
     HEADING_ROW("Research: how a round drafts (docs/methods.md explains the methods)"),
     {"draft", 0, false, TAKES_CHOICE, AT(drafting.when), 0, 0, "auto=0 always=1 never=2", NULL,
-     "always never falls back to plain steps", "auto", NULL},
+     "when to draft: where it pays (auto), in every round (always), or in no round (never)", "auto", NULL},
     {"max-draft", 0, false, TAKES_INTEGER, AT(drafting.max_draft), 1, 64, NULL, "N",
-     "most draft steps of a round", "25", NULL},
+     "draft steps in a round, at most", "25", NULL},
     {"threshold", 0, false, TAKES_REAL, AT(drafting.threshold), 0, 1, NULL, "P",
-     "a draft step less sure than this is the round's last", "0.8", NULL},
+     "stop drafting for this round after a token with a probability under P", "0.8", NULL},
     {"max-tree", 0, false, TAKES_INTEGER, AT(drafting.max_tree), 2, 256, "auto=0 paper=-1", "auto|paper|N",
-     "rows of the tree of drafts, the root included", "auto", NULL},
+     "rows in the tree of drafts, at most, with its root", "auto", NULL},
     {"tree-top-k", 0, false, TAKES_OWN, 0, 0, 0, NULL, "A,B,C,D",
-     "alternatives by a step's confidence (10,8,5,3 when greedy, 10,5,3,1 when sampled)", NULL, set_top_k},
+     "how many alternatives a step adds to the tree if its top probability is at most 0.5, at most 0.8, at "
+     "most 0.95, or higher (10,8,5,3 when greedy, 10,5,3,1 when sampled)",
+     NULL, set_top_k},
     {"stop-rule", 0, false, TAKES_CHOICE, AT(standalone.stop_rule), 0, 0,
-     "own=-1 fixed=0 marginal=1 product=2 probe=3 gain=4", NULL, "when a chain of drafts ends", "own", NULL},
+     "own=-1 fixed=0 marginal=1 product=2 probe=3 gain=4", NULL,
+     "which rule ends a chain of drafts; own is the method's", "own", NULL},
     {"stop-threshold", 0, false, TAKES_REAL, AT(standalone.stop_threshold), 0, 1, "own=-1", "P",
-     "the probability under which it ends; own is the method's", "own", NULL},
+     "end a chain under this probability; own is the method's", "own", NULL},
     {"stop-adapts", 0, false, TAKES_FLAG, AT(standalone.stop_fixed), 0, 0, "on=0 off=1", NULL,
-     "the threshold follows what is accepted", "on", NULL},
+     "let the threshold follow how many drafts are accepted", "on", NULL},
     {"acceptance", 0, false, TAKES_FLAG, AT(standalone.rejection), 0, 0, "coupled=0 rejection=1", NULL,
-     "how samples are verified; rejection is lossless in distribution only", "coupled", NULL},
+     "how sampled drafts are verified: coupled gives plain decoding's tokens, rejection only its "
+     "distribution",
+     "coupled", NULL},
     {"exit-block", 0, false, TAKES_INTEGER, AT(standalone.exit_block), 1, MAX_BLOCKS - 1, "auto=0", "E",
      "layerskip, adaspeed, ppd: draft with the first E blocks", "auto", NULL},
     {"speculations", 0, false, TAKES_INTEGER, AT(standalone.speculations), 1, MAX_DRAFT, "auto=0", "N",
-     "draft steps of a round", "auto", NULL},
+     "draft steps in a round for these methods; auto is the method's number, or chosen by cost", "auto",
+     NULL},
     {"children", 0, false, TAKES_INTEGER, AT(standalone.children), 1, TREE_RANKS, "auto=0", "K",
-     "ppd: tokens predicted for the next position", "auto", NULL},
+     "ppd: how many tokens to predict for the next position", "auto", NULL},
     {"reuse", 0, false, TAKES_FLAG, AT(standalone.reuse), 0, 0, "on=1 off=0", NULL,
-     "verification goes on from the exit", "on", NULL},
+     "continue verification from the exit block, instead of starting again from the first block", "on", NULL},
     {"adapter", 0, false, TAKES_PATH, AT(standalone.adapter), 0, ROOM(standalone.adapter), "a file", "FILE",
-     "kangaroo's adapter (tools/train/kangaroo.py makes one)", NULL, NULL},
+     "the adapter of kangaroo (tools/train/kangaroo.py makes one)", NULL, NULL},
     {"heads", 0, false, TAKES_PATH, AT(standalone.heads), 0, ROOM(standalone.heads), "a file", "FILE",
-     "ppd's heads by block (tools/train/ppd.py)", NULL, NULL},
+     "the heads of ppd, one for each exit block (tools/train/ppd.py makes them)", NULL, NULL},
     {"probe", 0, false, TAKES_PATH, AT(standalone.probe), 0, ROOM(standalone.probe), "a file", "FILE",
-     "adaspeed's probe (tools/train/probe.py)", NULL, NULL},
+     "the probe of adaspeed (tools/train/probe.py makes one)", NULL, NULL},
 
     HEADING_ROW("Research: the search for layers to skip"),
     {"skip-ratio", 0, false, TAKES_REAL, AT(learning.skip_ratio), 0.01, 0.99, "auto=0", "R",
-     "share of the skippable layers to skip; auto searches for levels in place of layers where drafts read "
-     "channels, and else skips 0.45",
+     "share of the skippable layers to skip; auto skips 0.45, or searches for shares of input channels "
+     "instead if drafts read weights by channel",
      "auto", NULL},
     {"window", 0, false, TAKES_INTEGER, AT(learning.window), 1, 256, NULL, "N",
      "tokens that a mask is scored on", "32", NULL},
     {"window-min", 0, false, TAKES_INTEGER, AT(learning.window_min), 1, 256, NULL, "N",
      "fewest tokens that a mask is scored on", "8", NULL},
     {"max-steps", 0, false, TAKES_INTEGER, AT(learning.max_steps), 0, 1 << 20, NULL, "N",
-     "the search ends after so many masks", "1000", NULL},
+     "end the search after N masks", "1000", NULL},
     {"patience", 0, false, TAKES_INTEGER, AT(learning.patience), 1, 1 << 20, NULL, "N",
-     "or after so many masks without improvement", "300", NULL},
+     "end the search after N masks without improvement", "300", NULL},
     {"max-matchness", 0, false, TAKES_REAL, AT(learning.max_matchness), 0, 1, NULL, "X",
-     "or above this matchness", "0.95", NULL},
+     "end the search when a mask's matchness is above X", "0.95", NULL},
     {"bayes-interval", 0, false, TAKES_INTEGER, AT(learning.bayes_interval), 0, 1 << 20, NULL, "N",
-     "every N-th mask is Bayesian (of levels every other one); 0: none", "25", NULL},
+     "propose every N-th mask by Bayesian optimization (every second one when channels are searched); 0: "
+     "none",
+     "25", NULL},
     {"acquisition", 0, false, TAKES_FLAG, AT(learning.expected_improvement), 0, 0, "ucb=0 ei=1", NULL,
-     "how Bayesian masks are chosen", "ucb", NULL},
-    {"kernel", 0, false, TAKES_FLAG, AT(learning.hamming), 0, 0, "matern52=0 hamming=1", NULL,
-     "of the Gaussian process for masks", "matern52", NULL},
-    {"kappa", 0, false, TAKES_REAL, AT(learning.kappa), 0, 1e6, NULL, "X", "how far ucb explores", "2.5",
+     "acquisition function of Bayesian optimization: upper confidence bound or expected improvement", "ucb",
      NULL},
+    {"kernel", 0, false, TAKES_FLAG, AT(learning.hamming), 0, 0, "matern52=0 hamming=1", NULL,
+     "kernel of the Gaussian process over masks", "matern52", NULL},
+    {"kappa", 0, false, TAKES_REAL, AT(learning.kappa), 0, 1e6, NULL, "X",
+     "weight of uncertainty in ucb: a larger value explores more", "2.5", NULL},
 };
 const int n_options = sizeof option_table / sizeof *option_table;
 

@@ -50,8 +50,8 @@ class Usage(EndToEnd):
 
     def test_defaults_are_the_options_own(self):
         whole = " ".join(run("run", "--help-all", "-n", "5").stdout.decode().split())
-        for text in ("at most N tokens (128)", "so many masks (1000)", "is the round's last (0.8)", "else skips 0.45 (auto)",
-                     "begin with them (on)", "seed of sampling and of the search (0)"):
+        for text in ("at most N tokens (128)", "after N masks (1000)", "a probability under P (0.8)", "by channel (auto)",
+                     "of that workload with it (on)", "seed for sampling and for the search (0)"):
             self.assertIn(text, whole)
         self.assertIn("at most N tokens (128)", run("run", "-n", "5", "--help").stdout.decode())
 
@@ -276,7 +276,7 @@ class Run(EndToEnd):
         home = {**os.environ, "HOME": self.path("home")}
         for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
             home.pop(name, None)
-        self.assertIn("nothing was learned yet", self.status(1, run("masks", "list", env=home)))
+        self.assertIn("nothing has been learned yet", self.status(1, run("masks", "list", env=home)))
         with open(self.path("file"), "w"):
             pass
         home["XDG_CACHE_HOME"] = self.path("file")  # no folder can be made in it, by root neither
@@ -406,7 +406,7 @@ class Chat(EndToEnd):
         self.assertEqual([(m["role"], m["content"]) for m in messages[:2]],
                          [("system", "Be brief."), ("user", "What is\n2 + 3?")])
         self.assertIn(b"note", result.stderr)
-        self.assertIn(b"/read takes any text", result.stderr)
+        self.assertIn(b"/read reads any text", result.stderr)
 
     def converse(self, *keys):
         """A conversation at a terminal: each of `keys` is typed once the editor waits for a line."""

@@ -13,21 +13,22 @@ static const struct {
 	const char* about;
 } part[] = {
     {"real", bench_real_main,
-     "what a user gets: the default settings against plain decoding, on real models and "
-     "prompts, and each drafter left out"},
+     "compare the default settings with plain decoding on real models and prompts, also with each drafter "
+     "left out"},
     {"decode", bench_decode_main,
-     "plain decoding: tokens a second, and the share of the memory's bandwidth; --rows: "
-     "the cost of a pass of more rows"},
+     "plain decoding: tokens a second, and the share of the memory's bandwidth; with --rows the cost of "
+     "passes with more rows"},
     {"methods", bench_methods_main, "every method on the same prompts"},
     {"swift", bench_swift_main,
      "SWIFT as a whole: seconds until the search ends, the speed-up with its mask, the "
      "loss of a cold start, and quantized draft weights"},
-    {"replay", bench_replay_main, "what drafting would bring at stated costs of passes"},
-    {"search", bench_search_main, "what searching for levels brings, beside the levels that it starts from"},
+    {"replay", bench_replay_main, "how much drafting would bring at costs that you state"},
+    {"search", bench_search_main,
+     "how much the search for levels improves on the levels that it starts from"},
     {"levels", bench_levels_main,
-     "draft steps that leave out input channels: how often right, and their cost"},
+     "draft steps that leave out input channels: how often they are right, and their cost"},
     {"pages", bench_pages_main,
-     "draft steps that read few pages of a long text: how often right, and their cost"},
+     "draft steps that read few pages of a long text: how often they are right, and their cost"},
     {"match-rate", bench_match_rate_main, "how often an early exit predicts the model's token"},
     {"kernels", bench_kernels_main, "each matrix kernel against the time that reading its weights takes"},
     {"tokenize", bench_tokenize_main, "a tokenizer on text and on long runs, in MB/s"},

@@ -1,5 +1,5 @@
-/* `swiftlet bench`: the parts, and what they share. A part puts its figures into one JSON object, which
- * --json prints and else a table shows. */
+/* `swiftlet bench`: the parts, and what they share. A part puts its figures into one JSON object. --json
+ * prints it; otherwise a table shows it. */
 #pragma once
 
 #include <cjson/cJSON.h>

@@ -251,11 +251,11 @@ int bench_levels_main(int argc, char** argv) {
 	    BENCH_OPTIONS(b.part),
 	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six of the program's own)",
 	         &b.input),
-	    COUNT("prompts", 'p', "N", "stop after so many prompts", &b.most_prompts, 1, MOST_PROMPTS),
-	    COUNT("tokens", 'n', "N", "tokens of an answer at most", &b.most_tokens, 2, MOST_TOKENS),
+	    COUNT("prompts", 'p', "N", "stop after N prompts", &b.most_prompts, 1, MOST_PROMPTS),
+	    COUNT("tokens", 'n', "N", "generate at most N tokens an answer", &b.most_tokens, 2, MOST_TOKENS),
 	    TEXT("kept", 0, "A,B,C,D",
-	         "one more choice: the shares kept of attention's input and output, the MLP's input and down's "
-	         "input; twelve are those of each third of the blocks",
+	         "also measure these shares: of the input channels of attention, of its output, of the MLP and "
+	         "of its last map; twelve numbers set them for each third of the blocks",
 	         &b.kept),
 	};
 	struct command_line line = {

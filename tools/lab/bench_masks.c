@@ -168,11 +168,14 @@ int bench_masks_main(int argc, char** argv) {
 	const char *spec = "builtin", *input = NULL, *answers = NULL;
 	bool json = false, literal = false;
 	const struct command_option option[] = {
-	    TEXT("model", 'm', "MODEL", "whose vocabulary (builtin); a GGUF with a vocabulary alone will do",
+	    TEXT("model", 'm', "MODEL",
+	         "the model whose vocabulary is used (builtin); a GGUF file with only a vocabulary is enough",
 	         &spec),
 	    TEXT("input", 'i', "FILE", "lines {\"schema\", \"texts\": [{\"text\", \"valid\"}]}", &input),
-	    TEXT("answers", 0, "FILE", "writes what each schema gave, with the texts' tokens", &answers),
-	    FLAG("literal-schemas", "allow what a schema leaves open, as swiftlet serve has it", &literal),
+	    TEXT("answers", 0, "FILE", "write the result for each schema to this file, with the texts' tokens",
+	         &answers),
+	    FLAG("literal-schemas",
+	         "allow values that a schema leaves open, as --literal-schemas of swiftlet serve does", &literal),
 	    FLAG("json", "print one JSON object instead of a table", &json)};
 	struct command_line line = {.name = "bench masks",
 	                            .usage = "[-m MODEL] -i FILE [--answers FILE] [options]",

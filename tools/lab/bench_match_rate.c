@@ -145,7 +145,7 @@ static bool open_all(struct match_bench* b, struct error* error) {
 	const struct runtime* const bench = &b->part.bench;
 	const struct model_shape* shape = &bench->model->weights.shape;
 	if (shape->n_blocks < 2)
-		return error_set(error, "%s has one block: an exit needs 2 at least", bench->model->name);
+		return error_set(error, "%s has one block, and an exit needs at least 2", bench->model->name);
 	b->cache = text_cache_open(bench, bench_context(bench), error);
 	b->scratch = b->cache ? text_cache_open(bench, 1, error) : NULL;
 	if (!b->scratch)
@@ -200,7 +200,7 @@ int bench_match_rate_main(int argc, char** argv) {
 	    BENCH_OPTIONS(b.part),
 	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six of the program's own)",
 	         &b.input),
-	    COUNT("prompts", 'n', "N", "stop after so many", &b.most_prompts, 1, MOST_PROMPTS),
+	    COUNT("prompts", 'n', "N", "stop after N prompts", &b.most_prompts, 1, MOST_PROMPTS),
 	};
 	struct command_line line = {
 	    .name = "bench match-rate",

@@ -54,7 +54,7 @@ static bool give_mask(struct methods_bench* b, struct way* way, struct error* wh
 	}
 	swiftlet_session_close(way->session);
 	way->session = NULL;
-	error_set(why, "it drafts with a mask found before: --mask FILE");
+	error_set(why, "it needs a mask that was found before: --mask FILE");
 	return true;
 }
 
@@ -148,10 +148,10 @@ int bench_methods_main(int argc, char** argv) {
 	    BENCH_OPTIONS(b.part),
 	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six of the program's own)",
 	         &b.input),
-	    TEXT("methods", 0, "LIST", "only these, beside vanilla (all)", &b.names),
-	    COUNT("prompts", 'n', "N", "stop after so many", &b.contest.most_prompts, 1, MOST_PROMPTS),
+	    TEXT("methods", 0, "LIST", "run only these methods, and vanilla (all)", &b.names),
+	    COUNT("prompts", 'n', "N", "stop after N prompts", &b.contest.most_prompts, 1, MOST_PROMPTS),
 	    COUNT("max-tokens", 0, "N", "generate at most N tokens a prompt", &b.most_tokens, 2, 1 << 20),
-	    TEXT("mask", 0, "FILE", "the mask of self-spec, which takes no part without one", &b.mask),
+	    TEXT("mask", 0, "FILE", "the mask for self-spec; without one self-spec is left out", &b.mask),
 	};
 	struct command_line line = {
 	    .name = "bench methods",

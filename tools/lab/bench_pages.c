@@ -196,8 +196,8 @@ int bench_pages_main(int argc, char** argv) {
 	const struct command_option option[] = {
 	    BENCH_OPTIONS(b.part),
 	    TEXT("input", 'i', "FILE", "long prompts, as tools/long_prompts makes them", &b.input),
-	    COUNT("prompts", 'p', "N", "stop after so many prompts", &b.most_prompts, 1, MOST_PROMPTS),
-	    COUNT("tokens", 'n', "N", "tokens of an answer at most", &b.most_tokens, 2, MOST_TOKENS),
+	    COUNT("prompts", 'p', "N", "stop after N prompts", &b.most_prompts, 1, MOST_PROMPTS),
+	    COUNT("tokens", 'n', "N", "generate at most N tokens an answer", &b.most_tokens, 2, MOST_TOKENS),
 	};
 	struct command_line line = {
 	    .name = "bench pages",

@@ -146,7 +146,9 @@ int bench_real_main(int argc, char** argv) {
 	    TEXT("input", 'i', "FILE", "prompts as JSON lines (six of the program's own)", &r.input),
 	    COUNT("tokens", 'n', "N", "generate at most N tokens (each line's max_tokens)", &r.tokens, 8,
 	          1 << 20),
-	    TEXT("only", 0, "HOW", "greedy, or sampled at --temp (0.7); else first one, then the other", &r.only),
+	    TEXT("only", 0, "HOW",
+	         "measure only greedy, or only sampled answers at --temp (0.7); without the option both",
+	         &r.only),
 	    FLAG("no-ablation", "only plain decoding and the defaults", &r.no_ablation),
 	    FLAG("json", "print a JSON array of runs instead of tables", &r.part.json),
 	};
@@ -175,7 +177,8 @@ int bench_real_main(int argc, char** argv) {
 		return complain(STATUS_USAGE, "bench real: --method %s: expected auto or swift",
 		                method_name(options->drafting.method));
 	if (line.n_words > 0 && r.part.bench.wish.model)
-		return complain(STATUS_USAGE, "bench real: models were given both with -m and without");
+		return complain(STATUS_USAGE,
+		                "bench real: models were given with -m and without it; use one of the two ways");
 	if (r.only && strcmp(r.only, "greedy") != 0 && strcmp(r.only, "sampled") != 0)
 		return complain(STATUS_USAGE, "bench real: --only %s: expected greedy or sampled", r.only);
 	const char* const given = r.part.bench.wish.model;

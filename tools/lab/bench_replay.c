@@ -203,7 +203,7 @@ static bool take_prompt(struct replay* r, const struct instance* instance, struc
 		memcpy(r->text, tokens.id, (size_t)tokens.n * sizeof *r->text);
 	r->n = tokens.n;
 	token_list_free(&tokens);
-	return good && (fits || error_set(error, "line %ld: a prompt of %d tokens, the context has %d",
+	return good && (fits || error_set(error, "line %ld: the prompt has %d tokens, but the context holds %d",
 	                                  instance->line, r->n, r->context));
 }
 
@@ -343,7 +343,8 @@ static int check_replay_options(struct bench_part* part) {
 	    !read_cost_table(r->cost_text, &r->costs, &error))
 		return complain(STATUS_USAGE, "%s", error.message);
 	if (r->answer_path && r->which & 1u << SOURCE_mask)
-		return complain(STATUS_USAGE, "bench replay: with --answers no mask drafts");
+		return complain(STATUS_USAGE, "bench replay: --answers does not run the model, so mask cannot draft: "
+		                              "leave it out of --drafters");
 	return OPTIONS_GO_ON;
 }
 
@@ -361,16 +362,15 @@ int bench_replay_main(int argc, char** argv) {
 	         "costs: slope=S or v2=V,v4=V…, and c=C; or a file that "
 	         "bench decode --rows --json wrote (slope=0.05,c=0.55)",
 	         &r.cost_text),
-	    TEXT("drafters", 0, "LIST", "which drafters draft (prediction,retrieval,recycle)", &r.drafter_text),
-	    COUNT("instances", 'n', "N", "stop after so many prompts (all)", &r.most_instances, 1, INT32_MAX),
+	    TEXT("drafters", 0, "LIST", "the drafters to use (prediction,retrieval,recycle)", &r.drafter_text),
+	    COUNT("instances", 'n', "N", "stop after N prompts (all)", &r.most_instances, 1, INT32_MAX),
 	    MORE_OPTIONS,
 	    TEXT("answers", 0, "FILE",
-	         "answers that `stream --method vanilla -o` wrote to the same prompts: the model is not run; no "
-	         "mask "
-	         "drafts, and recycle learns nothing",
+	         "answers to the same prompts, as `stream --method vanilla -o` writes them; the model is then "
+	         "not run, so mask cannot draft and recycle learns nothing",
 	         &r.answer_path),
-	    TEXT("mask", 0, "FILE", "what `mask` skips (nothing)", &r.mask_path),
-	    COUNT("pool", 0, "N", "tokens of earlier texts that are kept", &r.pool_tokens, 0, 1 << 24),
+	    TEXT("mask", 0, "FILE", "the mask file whose layers `mask` skips (none)", &r.mask_path),
+	    COUNT("pool", 0, "N", "how many tokens of earlier texts are kept", &r.pool_tokens, 0, 1 << 24),
 	};
 	struct command_line line = {
 	    .name = "bench replay",

@@ -362,13 +362,16 @@ int bench_search_main(int argc, char** argv) {
 	                             .windows = 4};
 	const struct command_option option[] = {
 	    BENCH_OPTIONS(s.part),
-	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them: every other one judges",
+	    TEXT("input", 'i', "FILE",
+	         "prompts, as `swiftlet stream` takes them; the search uses every second one, and the others "
+	         "judge it",
 	         &s.input),
-	    TEXT("reads", 0, "LIST", "per cent of the layers' draft weights read (60,50,43,35,28)", &s.list),
-	    COUNT("tokens", 'n', "N", "tokens of an answer at most", &s.tokens, 16, 1024),
-	    COUNT("evaluations", 0, "N", "the most that a search makes (100)", &s.most, 0, 100),
-	    COUNT("windows", 0, "N", "windows of 32 rows that a proposal is scored on", &s.windows, 1, 16),
-	    TEXT("only", 0, "NAME", "random, process or both", &s.only),
+	    TEXT("reads", 0, "LIST",
+	         "how many per cent of the layers' draft weights a step reads (60,50,43,35,28)", &s.list),
+	    COUNT("tokens", 'n', "N", "generate at most N tokens an answer", &s.tokens, 16, 1024),
+	    COUNT("evaluations", 0, "N", "evaluations of a search, at most (100)", &s.most, 0, 100),
+	    COUNT("windows", 0, "N", "score a proposal on this many windows of 32 rows", &s.windows, 1, 16),
+	    TEXT("only", 0, "NAME", "where proposals come from: random, process or both", &s.only),
 	};
 	struct command_line line = {
 	    .name = "bench search",

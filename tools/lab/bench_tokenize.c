@@ -113,9 +113,10 @@ int bench_tokenize_main(int argc, char** argv) {
 	struct text_list files = {.n = 0};
 	bool json = false;
 	const struct command_option option[] = {
-	    TEXT("model", 'm', "MODEL", "whose tokenizer (builtin); a GGUF with a vocabulary alone will do",
+	    TEXT("model", 'm', "MODEL",
+	         "the model whose tokenizer is used (builtin); a GGUF file with only a vocabulary is enough",
 	         &spec),
-	    LIST("file", 'f', "FILE", "time this text instead of the made ones; may be repeated", &files),
+	    LIST("file", 'f', "FILE", "time this text instead of generated ones; may be repeated", &files),
 	    FLAG("json", "print one JSON object instead of a table", &json)};
 	struct command_line line = {
 	    .name = "bench tokenize",

@@ -21,7 +21,9 @@ bool prompts_split(struct prompt_list* list, struct prompt_list* others, struct 
 		else
 			list->prompt[kept++] = list->prompt[i];
 	list->n = kept;
-	return kept > 0 || error_set(error, "one prompt is too few: some are learned from, the others judge");
+	return kept > 0 ||
+	       error_set(error,
+	                 "one prompt is too few: half of the prompts are learned from, and the others judge");
 }
 
 const int32_t state_text_rows[MAX_ROWS] = {

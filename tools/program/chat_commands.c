@@ -73,7 +73,7 @@ static void load_conversation(struct chat* chat, const char* path) {
 	if (!*path)
 		puts("/load needs the name of a file.");
 	else if (!conversation_load(&chat->conversation, path, &error))
-		complain(STATUS_FAILED, "%s (/load goes on with what /save wrote; /read takes any text)",
+		complain(STATUS_FAILED, "%s (/load reads a file that /save wrote; /read reads any text)",
 		         error.message);
 	else
 		printf("%d messages are read from %s.\n", chat->conversation.n, path);
@@ -136,7 +136,7 @@ static void set_option(struct chat* chat, const char* argument) {
 static void print_stats(struct chat* chat, const char* argument) {
 	(void)argument;
 	if (chat->turns == 0) {
-		puts("There was no answer yet.");
+		puts("There has been no answer yet.");
 		return;
 	}
 	struct swiftlet_figures figures = chat->completion.figures;
@@ -161,13 +161,14 @@ static void print_mask(struct chat* chat, const char* argument) {
 
 static const struct chat_command commands[] = {
     {"/help", "", "this list", print_help},
-    {"/system", "TEXT", "set the system message; `none` removes it, without a text it is shown", set_system},
+    {"/system", "TEXT", "set the system message; `none` removes it; without a text the command shows it",
+     set_system},
     {"/regenerate", "", "answer the last message again", regenerate_answer},
-    {"/read", "FILE", "let the file's text go with your next message", attach_file},
+    {"/read", "FILE", "send the file's text with your next message", attach_file},
     {"/save", "FILE", "write the conversation to a file, as JSON", save_conversation},
-    {"/load", "FILE", "go on with a conversation that was saved", load_conversation},
-    {"/set", "NAME VALUE", "temp, top-p, top-k, min-p, seed or max-tokens; without a name all are shown",
-     set_option},
+    {"/load", "FILE", "continue a conversation that /save wrote", load_conversation},
+    {"/set", "NAME VALUE",
+     "set temp, top-p, top-k, min-p, seed or max-tokens; without a name the command shows all", set_option},
     {"/reset", "", "forget the conversation (what was learned stays)", reset_conversation},
     {"/stats", "", "figures of the last answer", print_stats},
     {"/mask", "", "the layers that drafts skip", print_mask},

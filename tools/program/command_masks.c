@@ -97,7 +97,7 @@ static bool open_store(struct masks* m, enum store_mode mode) {
 		return false;
 	if (!m->store_path && mode == STORE_READ && access(path, F_OK) != 0)
 		return error_set(&m->error,
-		                 "nothing was learned yet: %s is made by run, chat, stream, serve and learn", path);
+		                 "nothing has been learned yet: run, chat, stream, serve and learn create %s", path);
 	m->store = store_open(path, mode, &m->error);
 	return m->store != NULL;
 }
@@ -280,10 +280,10 @@ static struct columns drop_empty_columns(cJSON* rows) {
 static void explain_table(struct columns shown) {
 	puts("\nA mask in use is the one that texts of its workload begin with, where drafting with it pays.");
 	if (shown.skips)
-		puts("Of the skippable attention and MLP layers, drafts leave out the skipped ones.");
+		puts("attention and mlp are the layers that drafts skip, of those that may be skipped.");
 	if (shown.reads)
-		puts("Drafts read these percentages of the inputs of attention, its output, the MLP and its last "
-		     "map.");
+		puts("reads is the percentage of the inputs of attention, its output, the MLP and its last map that "
+		     "drafts read.");
 	puts(
 	    "alpha is the share of drafted tokens that the full model confirmed, and M the tokens that one pass\n"
 	    "then brought. speedup compares the texts that began with a mask with plain decoding, by the costs\n"
@@ -309,7 +309,8 @@ static bool list_masks(struct masks* m) {
 	if (some)
 		explain_table(shown);
 	else
-		puts("No mask has drafted anything yet. Where skipping layers does not pay, none ever will.");
+		puts("No mask has drafted anything yet. If skipping layers does not pay on this machine, no mask "
+		     "will.");
 	if (empty > 0)
 		printf("%d mask%s without a single draft %s not shown (--all shows them).\n", empty,
 		       empty == 1 ? "" : "s", empty == 1 ? "is" : "are");
@@ -335,7 +336,8 @@ static bool export_masks(struct masks* m) {
 /* Fills in missing members from the model that -m names. */
 static bool complete_entry(struct masks* m, struct mask_entry* entry) {
 	if (!m->model && (!entry->fingerprint[0] || !entry->blocks))
-		return error_set(&m->error, "%s does not say which model its mask is for: give -m MODEL", m->source);
+		return error_set(&m->error, "%s does not name the model that its mask is for: give -m MODEL",
+		                 m->source);
 	if (m->task || !entry->task[0])
 		snprintf(entry->task, sizeof entry->task, "%s", m->task ? m->task : entry->key);
 	entry->key[0] = 0;
@@ -434,7 +436,7 @@ static int check_usage(const struct masks* m, const char* name, int* action) {
 	for (int i = 0; i < m->n_words && *action == DELETE; i++)
 		if (!is_id(m->word[i], &id))
 			return complain(STATUS_USAGE,
-			                "masks delete: \"%s\" is not an id of the store (swiftlet masks list)",
+			                "masks delete: the store has no mask \"%s\" (swiftlet masks list prints the ids)",
 			                m->word[i]);
 	return OPTIONS_GO_ON;
 }
@@ -446,13 +448,15 @@ int command_masks(int argc, char** argv) {
 	         "the store: a file, or postgresql://… (~/.local/state/swiftlet/masks.db)", &m.store_path),
 	    TEXT("model", 'm', "MODEL", "the model that the masks are for; masks that do not fit are refused",
 	         &m.model_spec),
-	    TEXT("output", 'o', "FILE",
-	         "write to this file (export: else to standard output; import: else to the store)", &m.output),
+	    TEXT(
+	        "output", 'o', "FILE",
+	        "write to this file; without it export writes to standard output, and import writes to the store",
+	        &m.output),
 	    TEXT("format", 0, "swiftlet|skip_layers",
 	         "format of export: swiftlet's, or the published code's (swiftlet)", &m.format),
 	    TEXT("key", 0, "KEY", "one mask of a file, by its key or task", &m.key),
 	    TEXT("task", 0, "NAME", "import: the label of the task", &m.task),
-	    FLAG("all", "list: masks that have drafted nothing, too", &m.all),
+	    FLAG("all", "list: also show masks that have drafted nothing", &m.all),
 	    FLAG("json", "list: print one JSON array instead of a table", &m.json),
 	    FLAG("force", "take a mask even if it was learned on another model", &m.force),
 	};

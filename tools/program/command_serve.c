@@ -100,16 +100,18 @@ int command_serve(int argc, char** argv) {
 	                  .grace = 10};
 	const struct command_option option[] = {
 	    TEXT("host", 0, "ADDRESS",
-	         "listen on this address (127.0.0.1); one that other machines reach needs a key", &s.option.host),
+	         "listen on this address (127.0.0.1); an address that other machines can reach needs a key",
+	         &s.option.host),
 	    COUNT("port", 0, "N", "listen on this port; 0 takes a free one", &s.option.port, 0, 65535),
-	    TEXT("api-key", 0, "KEY", "ask clients for this key; other users here can see it", &s.option.key),
+	    TEXT("api-key", 0, "KEY", "ask clients for this key; other users of this machine can see it",
+	         &s.option.key),
 	    TEXT("api-key-file", 0, "FILE",
-	         "ask clients for a key of this file, one a line; group=NAME (one tenant) and admin may follow "
-	         "it",
+	         "ask clients for a key of this file, one a line; group=NAME (one tenant) and admin may follow a "
+	         "key",
 	         &s.option.key_file),
 	    LIST("alias", 0, "NAME", "a name of the model for clients; may be repeated", &s.alias),
-	    COUNT("sessions", 0, "N", "most requests at once (32; 4 over several processes)",
-	          &s.option.work.sessions, 1, 256),
+	    COUNT("sessions", 0, "N", "requests at once (32; 4 over several processes)", &s.option.work.sessions,
+	          1, 256),
 	    TEXT("store", 0, "FILE|URL",
 	         "keep what is learned in this file (~/.local/state/swiftlet/masks.db), or in "
 	         "postgresql://USER@HOST/DATABASE, which replicas share",
@@ -119,50 +121,52 @@ int command_serve(int argc, char** argv) {
 	    TEXT("config", 0, "FILE", "read options from a file, one a line: port = 8081", &s.config),
 	    MODEL_OPTION(s.runtime.wish),
 	    MORE_OPTIONS,
-	    COUNT("queue", 0, "N", "most requests that wait; further ones get status 503", &s.option.work.queue,
-	          1, 65536),
+	    COUNT("queue", 0, "N", "let at most this many requests wait; further ones get status 503",
+	          &s.option.work.queue, 1, 65536),
 	    COUNT("prefill-chunk", 0, "N",
-	          "tokens of a waiting prompt that are computed between two tokens of "
-	          "the other requests (0: as many as cost eight plain steps, 32 to 256)",
+	          "how many tokens of a waiting prompt are computed between two tokens of the other requests (0: "
+	          "as many as cost eight plain steps, 32 to 256)",
 	          &s.option.work.prefill_chunk, 0, PREFILL_CHUNK),
 	    FLAG("share-prefixes",
 	         "let tenants share the cached prefixes of their prompts: faster with "
 	         "one system prompt, but each can find out what others sent",
 	         &s.option.work.share_prefixes),
 	    TEXT("prompt-cache", 0, "DIR",
-	         "keep prefixes that were sent more than once in this folder, apart "
-	         "by tenant: a long system prompt survives a restart (off)",
+	         "keep prefixes that were sent more than once in this folder, separately for each tenant: a long "
+	         "system prompt survives a restart (off)",
 	         &s.option.prompt_cache),
-	    COUNT("prompt-cache-size", 0, "MIB", "most that all its files take", &s.prompt_mib, 1, 1 << 20),
-	    COUNT("rate", 0, "N", "most requests a minute from one client (0: no limit)", &s.option.rate, 0,
-	          1000000),
+	    COUNT("prompt-cache-size", 0, "MIB", "limit for the size of all files in that folder", &s.prompt_mib,
+	          1, 1 << 20),
+	    COUNT("rate", 0, "N", "answer at most this many requests a minute from one client (0: no limit)",
+	          &s.option.rate, 0, 1000000),
 	    COUNT("address-connections", 0, "N",
-	          "most connections of one other machine, of 512 in all; 0 is no limit",
+	          "accept at most this many of the 512 connections from one other machine; 0: no limit",
 	          &s.option.address_connections, 0, 512),
 	    FLAG("forwarded",
 	         "behind a proxy on this machine: count clients by the address that it adds to X-Forwarded-For",
 	         &s.option.forwarded),
-	    COUNT("header-seconds", 0, "SECONDS", "time for a request's headers", &s.option.header_seconds, 1,
-	          3600),
-	    COUNT("body-seconds", 0, "SECONDS", "time for a request's body", &s.option.body_seconds, 1, 3600),
-	    COUNT("idle", 0, "SECONDS", "close a connection that is silent for so long", &s.option.idle_seconds,
-	          1, 3600),
-	    COUNT("grace", 0, "SECONDS", "time for running requests after SIGTERM", &s.grace, 0, 86400),
+	    COUNT("header-seconds", 0, "SECONDS", "seconds that a client has to send a request's headers",
+	          &s.option.header_seconds, 1, 3600),
+	    COUNT("body-seconds", 0, "SECONDS", "seconds that a client has to send a request's body",
+	          &s.option.body_seconds, 1, 3600),
+	    COUNT("idle", 0, "SECONDS", "close a connection after this many seconds of silence",
+	          &s.option.idle_seconds, 1, 3600),
+	    COUNT("grace", 0, "SECONDS", "seconds that running requests have to finish after SIGTERM", &s.grace,
+	          0, 86400),
 	    LIST("cors", 0, "ORIGIN",
-	         "let pages of this origin call: https://app.example.com, localhost (this machine's, by any "
-	         "port), * "
-	         "(all); may be repeated (none)",
+	         "let web pages of this origin call the service: https://app.example.com, localhost (this "
+	         "machine, any port) or * (all); may be repeated (none)",
 	         &s.cors),
 	    FLAG("literal-schemas",
-	         "allow what a JSON schema leaves open: members that it neither names nor forbids, any type "
-	         "where it "
-	         "gives none, any text under an unknown format (these do not come)",
+	         "let answers use all that a JSON schema leaves open: members that it neither names nor forbids, "
+	         "any type where it gives none, any text under an unknown format (by default they do not)",
 	         &s.option.literal_schemas),
-	    FLAG("strict-model", "refuse requests that name another model (any name is served)",
+	    FLAG("strict-model",
+	         "refuse requests that name another model (without the option any name is served)",
 	         &s.option.strict_model),
 	    FLAG("strict-fields",
-	         "refuse requests with unknown fields (they are ignored, and named in the log and in the header "
-	         "Swiftlet-Ignored-Fields)",
+	         "refuse requests with unknown fields (without the option unknown fields are ignored, and named "
+	         "in the log and in the header Swiftlet-Ignored-Fields)",
 	         &s.option.strict_fields),
 	    TEXT("per-request-spec-decode-metrics", 0, "none|summary",
 	         "add vLLM's field metrics.speculative_decoding to answers (none)", &s.speculation),

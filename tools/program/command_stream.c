@@ -163,7 +163,7 @@ static int finish_stream(struct stream* s) {
 		good = false;
 	good = output_written(STATUS_DONE) == STATUS_DONE && good;
 	if (interrupted())
-		good = complain(false, "interrupted after %ld instances", s->served);
+		good = complain(false, "interrupted after %ld prompts", s->served);
 	if (s->failed && !s->served)
 		good = complain(false, "every line failed; the first, %s", s->why);
 	return good ? STATUS_DONE : STATUS_FAILED;

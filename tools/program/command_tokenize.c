@@ -156,8 +156,7 @@ int command_tokenize(int argc, char** argv) {
 	struct tokenize t = {0};
 	const struct command_option option[] = {
 	    TEXT("model", 'm', "MODEL",
-	         "the model whose tokenizer is used (builtin); a GGUF file that holds a "
-	         "vocabulary alone will do",
+	         "the model whose tokenizer is used (builtin); a GGUF file with only a vocabulary is enough",
 	         &t.model),
 	    TEXT("prompt", 'p', "TEXT", "the text, or with --decode the ids", &t.text),
 	    TEXT("file", 'f', "FILE", "read it from a file, byte for byte (-: standard input)", &t.file),
@@ -183,8 +182,7 @@ int command_tokenize(int argc, char** argv) {
 	struct command_line line = {
 	    .name = "tokenize",
 	    .usage = "[MODEL] (\"TEXT\" | -f FILE | --messages JSON) [options]",
-	    .about =
-	        "Prints the ids of a text on one line, or the text of ids. Any text will do, the empty one too.",
+	    .about = "Prints the ids of a text on one line, or the text of ids. The text may be empty.",
 	    .examples = "  swiftlet tokenize smollm2-135m \"Hello, world\"\n"
 	                "  swiftlet tokenize model.gguf -f notes.txt --json\n"
 	                "  swiftlet tokenize model.gguf --decode \"1 2 3\"\n"

@@ -1,4 +1,4 @@
-/* Reads all prompts of a stream's file, or takes the usual ones. */
+/* Reads all prompts of a stream's file, or gives the program's own six prompts. */
 #pragma once
 
 #include "core/decode/options.h"

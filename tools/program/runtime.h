@@ -43,7 +43,7 @@ struct runtime_wish {
 	TEMPLATE_OPTION(&(w).chat_template),                                                                     \
 	    TEXT("alias", 0, "NAME", "the model's name in reports", &(w).alias),                                 \
 	    TEXT("mask", 0, "FILE", "start from the mask in this file (either format)", &(w).mask),              \
-	    TEXT("key", 0, "KEY", "which mask of the file, by key or task", &(w).key),                           \
+	    TEXT("key", 0, "KEY", "the key or task of the mask to take from the file", &(w).key),                \
 	    FLAG("force", "take a mask even if it was learned on another model", &(w).force),                    \
 	    TEXT("store", 0, "FILE",                                                                             \
 	         "keep what is learned in this file, and begin with what it holds\n"                             \
