@@ -26,7 +26,9 @@ bool constraint_start(struct session* s, const struct swiftlet_request* r, struc
 		if (!s->constraint.acceptor)
 			return error_set(error, "out of memory for a grammar");
 		if (acceptor_root(s->constraint.acceptor) == ACCEPTOR_DEAD)
-			return error_set(error, "the grammar is too ambiguous, or the vocabulary cannot write its texts");
+			return error_set(
+			    error,
+			    "the grammar is too ambiguous, or the model's tokens cannot write any text that it allows");
 	}
 	return true;
 }

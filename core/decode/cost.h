@@ -1,19 +1,20 @@
 /* The costs of passes in plain steps, one-row full passes at the same context, measured as they run.
  *
- * Fading means are kept of the seconds of a plain step, of v(n), the cost of a full pass of n rows, v(1) = 1,
- * at powers of two of rows and in a batch at each count, and of the ratio of draft steps' costs to their
- * shares of bytes. The bytes alone count before anything was measured. (Medians of the last seven were tried
- * in place of means. A machine that swings between two speeds has no median speed: where it swings every 20
- * steps, drafts that are right then gained 1.13 to 1.16 where means gain 1.28,
- * tests/optimizer/test_budget.c.)
+ * The table keeps fading means of three things: the seconds of a plain step; v(n), the cost of a full pass of
+ * n rows with v(1) = 1, at powers of two of rows, and in a batch at each count; and the ratio of draft steps'
+ * costs to their shares of bytes. Before anything is measured, the bytes alone give the costs. (Medians of
+ * the last seven were tried in place of means. A machine that swings between two speeds has no median speed.
+ * If it swings every 20 steps, drafts that are right gained 1.13 to 1.16 with medians, and gain 1.28 with
+ * means: tests/optimizer/test_budget.c.)
  *
- * A row count that looked dear is not used, so it is not measured again. So a measurement that was not
- * repeated for 256 full passes counts only if it is less than the estimate without it. A late repetition
- * replaces it; one that confirms it makes the next trial four times as far away.
+ * A row count that seemed expensive is not used, so nothing would measure it again. Therefore a measurement
+ * that was not repeated for 256 full passes counts only if it is less than the estimate without it. A late
+ * repetition replaces it. If the repetition confirms it, the next trial comes after four times as many
+ * passes.
  *
- * Attention takes the longer, the longer the text. Measurements keep the length at which they were made, and
- * are moved to the present one: attention(n) = ratio · length · (1 + slope · (n - 1)), in plain steps without
- * attention. Backends measure ratio and slope; before that the cache's bytes count as weights do. */
+ * Attention takes more time in a longer text. Measurements keep the length at which they were made, and are
+ * converted to the present length: attention(n) = ratio · length · (1 + slope · (n - 1)), in plain steps
+ * without attention. Backends measure ratio and slope; before that the cache's bytes count as weights do. */
 #pragma once
 
 #include "core/decode/pass_bytes.h"

@@ -64,7 +64,8 @@ int options_context(const struct swiftlet_options* options, const struct model* 
 /* Refuses impossible choices before minutes of loading. */
 static bool check_backend(const struct swiftlet_options* options, struct error* error) {
 	if (options->engine.devices > 0 && strcmp(options->engine.backend, "cpu") == 0)
-		return error_set(error, "--devices %d: these are GPUs; --backend cpu has none",
+		return error_set(error,
+		                 "--devices %d counts GPUs, and --backend cpu uses none: leave one of the two out",
 		                 options->engine.devices);
 	if (!asks_for_cuda(options))
 		return true;
@@ -121,7 +122,7 @@ static void note_draft_weights(struct engine* engine) {
 	if (memory->table.format.columns)
 		append_note(engine, "; drafts read %.0f %% of them", 100 * levels_read(engine));
 	if (engine->backend->draft_weights_released)
-		append_note(engine, "; caches have its memory on the GPU");
+		append_note(engine, "; KV caches have taken their memory on the GPU");
 }
 
 static bool go_without(struct engine* engine, const char* why) {
@@ -166,7 +167,7 @@ static bool begin_draft_weights(struct engine* engine, const struct swiftlet_opt
 	if (!draft_weights_memory_open(memory, engine->model, wish, error))
 		return !asked && go_without(engine, error->message);
 	if (memory->table.bytes == 0)
-		return go_without(engine, "the weights are as small already");
+		return go_without(engine, "the stored weights are as small already");
 	memory->table.optional = !asked;
 	if (!make_draft_weights(engine, options, error) ||
 	    !engine->backend->use_draft_weights(engine->backend, &memory->table, error))
@@ -204,7 +205,7 @@ static bool open_draft_weights(struct engine* engine, const struct swiftlet_opti
 	engine->note_on_draft_weights = strlen(engine->note);
 	open_levels(engine, options);
 	if (!engine->backend->use_draft_weights) {
-		append_note(engine, "no draft weights: %s does not run one", engine->backend->name);
+		append_note(engine, "no draft weights: the backend %s does not support them", engine->backend->name);
 		return true;
 	}
 	return begin_draft_weights(engine, options, &wish, error);
@@ -342,12 +343,11 @@ static bool open_drafting(struct engine* engine, const struct swiftlet_options* 
 	if (!model)
 		return error_set(error, "--draft-model: %.400s", why.message);
 	if (!model_same_vocabulary(engine->model, model)) {
-		error_set(
-		    error,
-		    "--draft-model %s: its vocabulary of %d tokens is not that of %s, which has %d: a model can "
-		    "draft for one with the same tokens alone",
-		    model->name, tokenizer_size(model->tokenizer), engine->model->name,
-		    tokenizer_size(engine->model->tokenizer));
+		error_set(error,
+		          "--draft-model %s: its vocabulary of %d tokens differs from that of %s, which has %d: "
+		          "expected a model with the same vocabulary",
+		          model->name, tokenizer_size(model->tokenizer), engine->model->name,
+		          tokenizer_size(engine->model->tokenizer));
 	} else {
 		engine->drafting = engine_open(model, &alone, &why);
 		if (engine->drafting)

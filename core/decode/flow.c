@@ -322,7 +322,7 @@ void session_fail(struct session* s, const struct error* why) {
 	} else {
 		s->failure = *why;
 		if (!s->failure.message[0])
-			error_set(&s->failure, "the pass failed");
+			error_set(&s->failure, "a pass of the model failed");
 		s->stop = SWIFTLET_CANCELLED;
 		s->n_tokens = 0;
 		finish_request(s);

@@ -147,12 +147,13 @@ static bool check_request(const struct session* s, const struct swiftlet_request
 	if (r->logprobs < 0 || r->logprobs > MAX_TOP)
 		return error_set(error, "logprobs is %d: expected 0 to %d", r->logprobs, MAX_TOP);
 	if (r->prompt_logprobs && !s->engine->backend->prefill_is_exact)
-		return error_set(error, "the backend %s gives no log probabilities of prompts: use the CPU",
+		return error_set(error, "the backend %s does not compute log probabilities of prompts: use the CPU",
 		                 s->engine->backend->name);
 	if (r->n_end_tokens < 0 || r->n_end_tokens > SWIFTLET_END_TOKENS)
 		return error_set(error, "n_end_tokens is %d: expected 0 to %d", r->n_end_tokens, SWIFTLET_END_TOKENS);
 	if (r->grammar && r->ignore_eos && r->n_end_tokens == 0)
-		return error_set(error, "a text that keeps a grammar has to have a token that ends it");
+		return error_set(
+		    error, "a grammar with ignore_eos needs stop_token_ids, because some token must end the answer");
 	return penalties_check(s, r, error);
 }
 

@@ -1,8 +1,8 @@
 /* The `mask` drafter: the model itself, with sub-layers left out (SWIFT). The `model` drafter: a smaller
  * model with the same vocabulary (Leviathan et al. 2023). Its passes leave nothing out and use a cache of its
- * own. The `mtp` drafter: a layer that the model's files hold beside it (DeepSeek-AI
- * 2024, DeepSeek-V3, section 2.2), likewise. Each row of it takes a token and a state: the model's state of
- * the token before, or in a draft the layer's own state of the row before.
+ * own. The `mtp` drafter: a layer that the model's files hold beside it (DeepSeek-AI 2024, DeepSeek-V3,
+ * section 2.2), also with a cache of its own. Each of its rows takes a token and a state: the model's state
+ * of the token before, or in a draft the layer's own state of the row before.
  *
  * A pass gives the draft model's choices after the head, which is the end of its chain of first choices. Rows
  * that cheaper drafters propose below the head may go with it. If the draft model agrees with one, the chain

@@ -47,8 +47,8 @@ static bool take_string(struct cursor* c, const char** out, size_t* size, const 
 	if (!take_number(c, 8, &n, what))
 		return false;
 	if (n > bytes_left(c))
-		return fail(c, "the length of %s is %llu, the file has %zu bytes left", what, (unsigned long long)n,
-		            bytes_left(c));
+		return fail(c, "the length of %s is %llu, but the file has %zu bytes left", what,
+		            (unsigned long long)n, bytes_left(c));
 	*out = (const char*)c->at;
 	*size = (size_t)n;
 	c->at += n;
@@ -254,8 +254,8 @@ static bool place_tensors(struct cursor* c, struct named_tensor* item, size_t n,
 			            item[i].name, offset, (unsigned long long)alignment);
 		if (offset > room || item[i].bytes > room - offset)
 			return fail(c,
-			            "tensor %s takes %zu bytes from byte %zu of the data, which has %zu: the file is "
-			            "cut short",
+			            "tensor %s takes %zu bytes from byte %zu of the data, but the data has %zu: the file "
+			            "is cut short",
 			            item[i].name, item[i].bytes, offset, room);
 		item[i].data += at + padding;
 	}
@@ -272,10 +272,10 @@ static bool take_head(struct cursor* c, uint64_t* n_tensors, uint64_t* n_values)
 	if (!take_number(c, 4, &version, "the header"))
 		return false;
 	if (version == 1)
-		return fail(c, "GGUF version 1, which is not read; convert it with a newer program (2 and 3 "
-		               "are read)");
+		return fail(
+		    c, "GGUF version 1, which is not supported; convert it with a newer program to version 2 or 3");
 	if (version >= 1u << 24)
-		return fail(c, "a GGUF file with its bytes in big-endian order, which is not read");
+		return fail(c, "a GGUF file with its bytes in big-endian order, which is not supported");
 	if (version != 2 && version != 3)
 		return fail(c, "GGUF version %u, expected 2 or 3", (unsigned)version);
 	if (!take_number(c, 8, n_tensors, "the header") || !take_number(c, 8, n_values, "the header"))

@@ -5,8 +5,8 @@
  *   │ tensors × (name, u32 dims, u64 dim[dims] innermost first, u32 type, u64 offset)
  *   │ padding to general.alignment │ tensor data, offsets counted from here
  *
- * A string is a u64 length and its bytes; an array a u32 element type, a u64 count and its elements.
- * Nothing is copied but tensor names: values and tensors point into the file's bytes. */
+ * A string is a u64 length and its bytes; an array a u32 element type, a u64 count and its elements. Only
+ * tensor names are copied: values and tensors point into the file's bytes. */
 #pragma once
 
 #include "core/files/tensor_table.h"

@@ -52,7 +52,7 @@ cJSON* json_parse(const char* text, size_t size, const char* file, struct error*
 	}
 	for (size_t i = at; i < size; i++)
 		if (!strchr(" \t\r\n", text[i]) || text[i] == '\0') {
-			error_set(error, "%s: something follows the JSON value at byte %zu", file, i);
+			error_set(error, "%s: more text follows the JSON value, at byte %zu", file, i);
 			cJSON_Delete(json);
 			return NULL;
 		}

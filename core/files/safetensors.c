@@ -66,10 +66,10 @@ static bool read_entry(struct tensor_table* table, const cJSON* entry, const uin
 	    !json_whole(cJSON_GetArrayItem(offsets, 1), 0, INT64_MAX, &end))
 		return error_in(error, where, "data_offsets is not a pair of whole numbers");
 	if (begin > end || (uint64_t)end > size)
-		return error_in(error, where, "data_offsets [%lld, %lld] leave the %zu bytes of data",
+		return error_in(error, where, "data_offsets [%lld, %lld] lie outside the %zu bytes of data",
 		                (long long)begin, (long long)end, size);
 	if ((uint64_t)(end - begin) != bytes)
-		return error_in(error, where, "data_offsets span %lld bytes, dtype and shape ask for %zu",
+		return error_in(error, where, "data_offsets span %lld bytes, but dtype and shape need %zu",
 		                (long long)(end - begin), bytes);
 	t.data = data + begin;
 	t.bytes = bytes;
@@ -89,7 +89,7 @@ static cJSON* read_header(const uint8_t* data, size_t size, const char* file, ui
 		header = header << 8 | data[i];
 	*length = header;
 	if (header > size - 8 || header > HEADER_LIMIT) {
-		error_set(error, "%s: the header's length is %llu, the file has %zu bytes after it", file,
+		error_set(error, "%s: the header's length is %llu, but the file has %zu bytes after it", file,
 		          (unsigned long long)header, size - 8);
 		return NULL;
 	}

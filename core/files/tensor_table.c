@@ -118,7 +118,8 @@ bool tensor_table_all_used(const struct tensor_table* table, bool (*ignored)(con
                            struct error* error) {
 	for (size_t i = 0; i < table->n; i++)
 		if (!table->item[i].used && !ignored(table->item[i].name))
-			return error_set(error, "%s: tensor %.120s is not one that the configuration asks for",
+			return error_set(error,
+			                 "%s: tensor %.120s is not part of the model that the configuration describes",
 			                 table->item[i].file, table->item[i].name);
 	return true;
 }

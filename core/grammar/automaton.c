@@ -103,7 +103,7 @@ static int rest_of(struct automaton* x, const struct automaton_place* place, uin
 	}
 	if (!of || x->n_rests >= MOST_RESTS || !grow_by_one(&x->rest, (size_t)x->n_rests, sizeof *x->rest)) {
 		language_free(of);
-		return reader_fail(x->r, "with it the grammar is too large"), NOWHERE;
+		return reader_fail(x->r, "this part makes the grammar too large"), NOWHERE;
 	}
 	x->rest[x->n_rests] = (struct rest){start, must, before, of};
 	return x->n_rests++;
@@ -380,6 +380,6 @@ struct language* automaton_language(struct automaton* x, int start, uint64_t bef
 	free(s);
 	to = language_smallest(language_close(to, good));
 	if (!to && !x->r->failed)
-		reader_fail(x->r, "with it the grammar is too large");
+		reader_fail(x->r, "this part makes the grammar too large");
 	return to;
 }

@@ -77,7 +77,7 @@ static int32_t emit_one(struct grammar* g, const struct grammar_calls* c, bool f
 		all = emit_split(g, emit_before(g, before + begun, arguments), all);
 	}
 	if (all == NOWHERE)
-		error_set(error, "no call begins as this one has");
+		error_set(error, "no tool's call begins like this one");
 	return all;
 }
 

@@ -11,7 +11,7 @@ enum { MOST_NODES = 1 << 21 };
 
 static int add_place(struct automaton* x, struct automaton_place place) {
 	if (x->n == MAX_PLACES || !grow_by_one(&x->place, (size_t)x->n, sizeof *x->place))
-		return reader_fail(x->r, "with it the grammar is too large");
+		return reader_fail(x->r, "this part makes the grammar too large");
 	x->place[x->n] = place;
 	return x->n++;
 }
@@ -56,7 +56,7 @@ static int text_before(struct automaton* x, struct language* l, bool must, int n
 	enum { MOST_STATES = 254 };
 	if (!l || l->n > MOST_STATES || x->n_before == MAX_BEFORE) {
 		language_free(l);
-		return reader_fail(x->r, "so much look-behind is not supported"), NOWHERE;
+		return reader_fail(x->r, "the look-behind conditions are too many or too large"), NOWHERE;
 	}
 	x->before[x->n_before++] = l;
 	x->looks_back++;
@@ -192,7 +192,8 @@ static int each_text(struct automaton* x, int index, int group, const struct lan
 	int all = NOWHERE;
 	if (l->ends[state]) {
 		if (++x->texts > MAX_FIXED)
-			return reader_fail(x->r, "a back-reference is supported to a group that has at most 64 texts"),
+			return reader_fail(x->r,
+			                   "a back-reference is supported only to a group that matches at most 64 texts"),
 			       NOWHERE;
 		const struct fixed_text* const before = x->fixed[group - 1];
 		x->fixed[group - 1] = text;
@@ -204,7 +205,8 @@ static int each_text(struct automaton* x, int index, int group, const struct lan
 		if (l->edge[e].to < 0)
 			continue;
 		if (text->n == MAX_FIXED_LENGTH || past - l->edge[e].low > MAX_FIXED)
-			return reader_fail(x->r, "a back-reference is supported to a group that has at most 64 texts"),
+			return reader_fail(x->r,
+			                   "a back-reference is supported only to a group that matches at most 64 texts"),
 			       NOWHERE;
 		for (uint32_t code = l->edge[e].low; code < past && !x->r->failed; code++) {
 			text->code[text->n++] = code;
@@ -233,8 +235,8 @@ static int emit_group(struct automaton* x, const struct syntax_node* node, int n
 		return fixed_text(x, text, node->kind == NODE_BACK && node->most, next);
 	if (node->kind == NODE_GROUP)
 		return emit(x, node->a, next);
-	return reader_fail(x->r,
-	                   "a back-reference is supported where its group stands before it in the same sequence"),
+	return reader_fail(
+	           x->r, "a back-reference is supported only if its group stands before it in the same sequence"),
 	       NOWHERE;
 }
 
@@ -266,7 +268,7 @@ static int emit(struct automaton* x, int index, int next) {
 	if (x->r->failed || next == NOWHERE)
 		return NOWHERE;
 	if (++x->r->work > MOST_NODES)
-		return reader_fail(x->r, "with it the grammar is too large"), NOWHERE;
+		return reader_fail(x->r, "this part makes the grammar too large"), NOWHERE;
 	for (; x->r->node[index].kind == NODE_EITHER; index = x->r->node[index].a)
 		all = split(x, emit(x, x->r->node[index].b, next), all);
 	const struct syntax_node node = x->r->node[index];

@@ -107,7 +107,7 @@ static int parse_atom(struct reader* r) {
 		return reader_take(r, ')') ? inner : reader_fail(r, "a group is not closed");
 	}
 	if (reader_at(r, '{'))
-		return reader_fail(r, "a count is {m}, {m,} or {m,n}, behind what it counts");
+		return reader_fail(r, "a count has the form {m}, {m,} or {m,n} and follows the part that it counts");
 	const int rule = parse_name(r);
 	return reader_node(
 	    r, (struct syntax_node){.kind = NODE_RULE, .a = r->failed ? 0 : gbnf_of(r)->named[rule].rule});

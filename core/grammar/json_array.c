@@ -88,7 +88,7 @@ static int count_placed(struct array* a) {
 	if (placed > a->fixed && a->least < placed)
 		a->least = placed;
 	if (a->most >= 0 && a->most < a->least && placed > a->fixed)
-		return schema_refuse_keyword(a->c, "uniqueItems", "beside \"contains\" needs room for more items");
+		return schema_refuse_keyword(a->c, "uniqueItems", "beside \"contains\" needs a larger \"maxItems\"");
 	return placed;
 }
 
@@ -110,7 +110,9 @@ static int32_t emit_different(struct array* a, int32_t close, int32_t end) {
 		return NOWHERE;
 	for (int i = 1; i < fixed && !c->failed; i++)
 		if (schema_count_values(c, different_item(a, i), i + 1) <= i)
-			return schema_refuse_keyword(c, "uniqueItems", "of so few values at a place is not supported");
+			return schema_refuse_keyword(
+			    c, "uniqueItems",
+			    "is not supported where one place of the list has only a few possible values");
 	close = emit_finish(g, close);
 	end = emit_finish(g, end);
 	const int before = a->least > fixed ? a->least : fixed, rule = program_rule(g);
@@ -167,10 +169,10 @@ static int32_t emit_kinds(struct array* a, int32_t end) {
 		if (a->kind[j].cap < MAX_ARRAY_STATES)
 			counts *= a->kind[j].cap + 1;
 		if (a->kind[j].cap >= MAX_ARRAY_STATES || counts > MAX_ARRAY_STATES)
-			return schema_refuse_keyword(c, "contains", "of so many items is not supported");
+			return schema_refuse_keyword(c, "contains", "with counts this large is not supported");
 	}
 	if ((int64_t)(last + 1) * counts > MAX_ARRAY_STATES)
-		return schema_refuse_keyword(c, "contains", "among so many items is not supported");
+		return schema_refuse_keyword(c, "contains", "in a list of so many items is not supported");
 	const unsigned sets = 1u << a->n_kinds;
 	int32_t* at = malloc((size_t)(last + 1) * (size_t)counts * sizeof *at); /* before an item, or the end */
 	int* rule = malloc((size_t)(a->fixed + 1) * sets * sizeof *rule);

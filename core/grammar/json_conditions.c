@@ -289,7 +289,7 @@ cJSON* schema_negated(struct compiler* c, const cJSON* schema) {
 	cJSON_Delete(ways);
 	if (lost)
 		schema_refuse_keyword(c, lost,
-		                      "cannot be kept where it must not hold: in \"not\", \"if\", or \"oneOf\"");
+		                      "is not supported where it must not hold: in \"not\", \"if\" or \"oneOf\"");
 	return cJSON_CreateFalse(); /* nothing can fail */
 }
 

@@ -459,7 +459,8 @@ static int32_t emit_object(struct object* o, int32_t next) {
 	const bool counts =
 	    counted && (o->least > required || (o->most >= 0 && (o->most < o->n || o->others[0])));
 	if (counts && (int64_t)o->n * o->n > MAX_COUNTED)
-		return schema_refuse(c, "a number of members beside so many named ones is not supported");
+		return schema_refuse(
+		    c, "\"minProperties\" and \"maxProperties\" are not supported beside so many named properties");
 	o->counts = counts || o->n_some > 0;
 	for (int i = 0; i < o->n && o->counts && !c->failed; i++)
 		make_member_rules(o, &o->member[i]);
@@ -478,7 +479,7 @@ static void read_some(struct object* o) {
 		if (o->c->failed)
 			return;
 		if (o->n_some == MAX_SOME) {
-			schema_refuse(o->c, "more than 4 members that must not be so are not supported");
+			schema_refuse(o->c, "more than 4 conditions that some member must break are not supported");
 			return;
 		}
 		struct language* names = schema_names(o->c, json_field(one, "propertyNames"), 0);

@@ -294,7 +294,8 @@ static void point_places(struct schema_places* p, cJSON* schema, const char* bas
 	schema->type |= SEEN;
 	if (schema != p->root && !text_of(p->root, "$schema") && text_of(schema, "$id") &&
 	    text_of(schema, "$ref"))
-		schema_refuse(p->c, "\"$id\" beside \"$ref\" needs a \"$schema\" that states which draft it is of");
+		schema_refuse(p->c,
+		              "\"$id\" beside \"$ref\" needs a \"$schema\" that names the draft of JSON Schema");
 	for (int i = 0; i < 2; i++) {
 		const char* reference = text_of(schema, keywords[i]);
 		char way[2 * MAX_URI] = "#";

@@ -282,7 +282,8 @@ static int32_t emit_constant(struct compiler* c, const cJSON* value, int32_t nex
 	if (!array && !cJSON_IsObject(value))
 		return emit_scalar(c, value, next);
 	if (c->once && !array && cJSON_GetArraySize(value) > MAX_RANKED)
-		return schema_refuse_keyword(c, "uniqueItems", "of values with so many members is not supported");
+		return schema_refuse_keyword(c, "uniqueItems",
+		                             "is not supported for constants with more than 64 members");
 	/* an object's members as others write them too: with a blank after colons and commas */
 	int32_t at = schema_emit_literal(c, array ? "]" : "}", next);
 	for (const cJSON* one = part_before(c, value, NULL); one; one = part_before(c, value, one)) {
@@ -514,7 +515,8 @@ int schema_rank(struct compiler* c, const char* name) {
 	if (i < c->n_order)
 		return i;
 	if (i == MAX_ORDER || !grow_by_one(&c->order, (size_t)i, sizeof *c->order)) {
-		schema_refuse_keyword(c, "uniqueItems", "of items with so many names is not supported");
+		schema_refuse_keyword(c, "uniqueItems",
+		                      "is not supported for items with more than 4096 different names of members");
 		return 0;
 	}
 	c->order[c->n_order++] = name;

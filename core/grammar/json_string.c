@@ -16,7 +16,7 @@ bool schema_is_of_strings(const char* keyword) {
 
 struct language* schema_keep_language(struct compiler* c, struct language* made) {
 	if (!made && !c->failed)
-		schema_refuse(c, "what has to hold at once of a string or a number is too large");
+		schema_refuse(c, "the conditions on a string or a number are too large together");
 	return made;
 }
 
@@ -93,7 +93,7 @@ static struct language* of_keyword(struct compiler* c, const cJSON* schema, cons
 	if (strcmp(name, "minLength") == 0 || strcmp(name, "maxLength") == 0) {
 		const int n = schema_count(c, field);
 		if (n >= LANGUAGE_STATES)
-			return schema_refuse_keyword(c, name, "is too large here"), NULL;
+			return schema_refuse_keyword(c, name, "is too large"), NULL;
 		return c->failed ? NULL : name[1] == 'i' ? language_of_length(n, -1) : language_of_length(0, n);
 	}
 	if (strcmp(name, "contentEncoding") == 0)

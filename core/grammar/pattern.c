@@ -202,7 +202,7 @@ static int32_t emit_alternative(struct reader* r, int index, bool whole, int32_t
 			continue;
 		}
 		if (expression_anchors(r, part))
-			return (int32_t)reader_fail(r, "^ and $ are supported where a text begins and ends");
+			return (int32_t)reader_fail(r, "^ and $ are supported only where a text begins and ends");
 		next = reader_emit(r, part, next);
 	}
 	if (last && !ends)
@@ -221,7 +221,7 @@ static bool parse_pattern(struct reader* r, int* root) {
 	r->refers = pattern_refers(r->text, r->size);
 	*root = reader_alternatives(r, &syntax, false);
 	if (!r->failed && r->at < r->size)
-		reader_fail(r, "a parenthesis too many");
+		reader_fail(r, "a closing parenthesis has no opening one");
 	return !r->failed;
 }
 
@@ -249,7 +249,7 @@ int32_t pattern_emit(struct grammar* grammar, const char* expression, size_t siz
 	if (r->failed)
 		start = NOWHERE;
 	else if (start == NOWHERE)
-		reader_fail(r, grammar->failed ? "with it the grammar is too large" : "it matches nothing");
+		reader_fail(r, grammar->failed ? "this part makes the grammar too large" : "it matches nothing");
 	reader_close(r);
 	return start;
 }

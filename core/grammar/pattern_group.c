@@ -69,7 +69,7 @@ bool pattern_refers(const char* expression, size_t size) {
 
 static int reference_to(struct reader* r, int group) {
 	if (group < 1 || group > r->n_groups)
-		return reader_fail(r, "a back-reference is supported after the group that it refers to");
+		return reader_fail(r, "a back-reference is supported only after the group that it refers to");
 	return reader_node(r, (struct syntax_node){.kind = NODE_BACK, .b = group, .most = r->any_case});
 }
 

@@ -1,5 +1,5 @@
-/* What a parenthesis begins in a regular expression: groups, named or not, look-ahead and look-behind, flags,
- * atomic groups; and back-references. */
+/* Reads the parts of a regular expression that begin with a parenthesis: groups with and without a name,
+ * look-ahead and look-behind, flags, atomic groups. Also reads back-references. */
 #pragma once
 
 #include "core/grammar/reader.h"

@@ -5,8 +5,8 @@
  * have to be walked. They have a trie of their own.
  *
  * Most of the plain tokens are *words*: letters, or characters beyond ASCII that are neither white space nor
- * punctuation, maybe after one space. Many patterns treat these alike that treat plain characters
- * differently. */
+ * punctuation, maybe after one space. Many patterns that treat plain characters differently treat all words
+ * alike. */
 #pragma once
 
 #include "kernels/backend.h"

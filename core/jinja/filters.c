@@ -138,7 +138,7 @@ static struct value filter_round(struct machine* m, struct call* c) {
 	char text[400];
 	value_check_defined(m, c->self);
 	if (!value_is_number(c->self) || precision < 0 || precision > 60)
-		machine_fail(m, "round of a value of type '%s' to %d digits is not known here", value_type(c->self),
+		machine_fail(m, "round of a value of type '%s' to %d digits is not supported", value_type(c->self),
 		             (int)precision);
 	if (method && !up && !down && !string_is(method, "common"))
 		machine_fail(m, "method must be common, ceil or floor");

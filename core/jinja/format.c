@@ -21,7 +21,7 @@ static int read_count(struct machine* m, const struct string* s, size_t* at, siz
 	for (; *at < end && is_digit(s->data[*at]); ++*at) {
 		n = n * 10 + (s->data[*at] - '0');
 		if (n > WIDEST)
-			machine_fail(m, "a format wider than %d", WIDEST);
+			machine_fail(m, "a format is wider than %d characters", WIDEST);
 	}
 	return n;
 }
@@ -132,7 +132,7 @@ static struct value named_operand(struct machine* m, const struct string* s, siz
 		machine_fail(m, "format requires a mapping");
 	const struct value* const v = dict_find_name(m, o->named, string_part(m, s, *at + 1, end));
 	if (!v)
-		machine_fail(m, "a format names what the mapping does not have");
+		machine_fail(m, "the format names a key that the mapping lacks");
 	*at = end + 1;
 	o->used = 1;
 	return *v;
@@ -238,7 +238,7 @@ static struct value first_value(struct machine* m, const struct string* s, size_
 		f->numbered = f->numbered || at != end;
 		const int i = at == end ? f->next++ : read_count(m, s, &at, end);
 		if (f->numbered && f->next)
-			machine_fail(m, "a format that numbers some of its fields and not others");
+			machine_fail(m, "the format numbers some of its fields and not others");
 		if (i >= f->arguments->place.n)
 			machine_fail(m, "Replacement index %d out of range for positional args tuple", i);
 		return f->arguments->place.item[i];

@@ -108,7 +108,7 @@ static const struct node* parse_argument(struct parser* p, const struct node* be
 	    p->token.kind == TOKEN_NAME && p->ahead.kind == TOKEN_OPERATOR && string_is(p->ahead.text, "=");
 	if (!named && !parser_at(p, "*") && !parser_at(p, "**")) {
 		if (before && (before->kind == NODE_KEYWORD || before->kind == NODE_SPREAD_DICT))
-			parser_fail(p, "no argument by place after one by name");
+			parser_fail(p, "no positional argument after a keyword argument");
 		return parse_expression(p, true);
 	}
 	struct node* const argument = parser_node(p, named               ? NODE_KEYWORD

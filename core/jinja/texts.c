@@ -281,7 +281,7 @@ static struct value split(struct machine* m, struct call* c) {
 	if (by && by->size == 0)
 		machine_fail(m, "empty separator");
 	if (!by && c->how == RIGHT && most >= 0)
-		machine_fail(m, "rsplit at white space, only so often, is not known here");
+		machine_fail(m, "rsplit at white space with a limit is not supported");
 	if (by)
 		split_at(m, c->self.string, by, most, c->how == RIGHT, out.list);
 	else

@@ -47,11 +47,10 @@ bool method_has_auxiliary_weights(const struct method* method, const struct engi
 		                 name, blocks);
 	const struct model_shape* shape = &engine->model->weights.shape;
 	if (method->mask == MASK_PROGRAMMED && (shape_needs_tokens(shape) || shape->parallel))
-		return error_set(
-		    error,
-		    "--method %s runs layers from states alone, but layers of %s read tokens or the keys of "
-		    "other layers, too",
-		    method_name((enum swiftlet_method)(method - methods)), name);
+		return error_set(error,
+		                 "--method %s starts passes in the middle of the model: the layers of %s also read "
+		                 "tokens or other layers' keys, so it cannot",
+		                 method_name((enum swiftlet_method)(method - methods)), name);
 	return method->drafter != &adapter_drafter || engine->side ||
 	       error_set(error,
 	                 "--method %s needs an adapter for %s: give --adapter FILE (tools/train/kangaroo.py "
@@ -66,16 +65,16 @@ static bool check_exit(const struct swiftlet_options* o, const struct engine* en
 		                 o->standalone.exit_block, blocks - 1, engine->model->name, blocks);
 	if (o->drafting.method == SWIFTLET_KANGAROO && o->standalone.exit_block > 0 &&
 	    o->standalone.exit_block != engine->adapter.exit_block)
-		return error_set(error, "--exit-block %d: the adapter of --adapter %s was made for block %d",
+		return error_set(error, "--exit-block %d: the adapter %s was trained for block %d",
 		                 o->standalone.exit_block, o->standalone.adapter, engine->adapter.exit_block);
 	if (o->drafting.method == SWIFTLET_PPD && o->standalone.heads[0] && o->standalone.exit_block > 0 &&
 	    !engine->heads.weight[o->standalone.exit_block])
-		return error_set(error,
-		                 "--heads %s has no head for --exit-block %d: tools/train/ppd.py makes one a block",
-		                 o->standalone.heads, o->standalone.exit_block);
+		return error_set(
+		    error, "--heads %s has no head for --exit-block %d: tools/train/ppd.py makes one for each block",
+		    o->standalone.heads, o->standalone.exit_block);
 	if (o->standalone.probe[0] && o->standalone.exit_block > 0 &&
 	    o->standalone.exit_block != engine->probe.exit_block)
-		return error_set(error, "--exit-block %d: the probe of --probe %s was made for block %d",
+		return error_set(error, "--exit-block %d: the probe %s was trained for block %d",
 		                 o->standalone.exit_block, o->standalone.probe, engine->probe.exit_block);
 	return true;
 }
@@ -86,7 +85,7 @@ bool method_check(const struct swiftlet_options* o, const struct engine* engine,
 		return false;
 	return !o->standalone.rejection || !options_plan(o) ||
 	       error_set(error,
-	                 "--acceptance rejection needs a method that one drafter makes, such as layerskip: "
-	                 "--method %s weighs drafts by what was drawn",
+	                 "--acceptance rejection needs a method with one drafter, such as layerskip: --method %s "
+	                 "chooses drafts by what was drawn",
 	                 method_name(o->drafting.method));
 }

@@ -147,11 +147,12 @@ static bool begin_text(struct driver* driver, const struct drafter_text* text, s
 	const struct session_view view = session_view(m->session);
 	if (m->method->mask == MASK_GIVEN && mask_count(view.mask) == 0)
 		return error_set(error,
-		                 "--method %s drafts with a mask that was found before and none was given: swiftlet "
-		                 "learn -i TEXTS.jsonl --save-mask FILE makes one, --mask FILE gives it",
+		                 "--method %s needs a mask, and none was given: swiftlet learn -i TEXTS.jsonl "
+		                 "--save-mask FILE finds one, and --mask FILE loads it",
 		                 method_name(m->options->drafting.method));
 	if (m->options->standalone.rejection && view.sampler && view.penalties)
-		return error_set(error, "--acceptance rejection knows no penalties or biases: expected none");
+		return error_set(error,
+		                 "--acceptance rejection does not support penalties or logit_bias: leave them out");
 	memset(&m->figures, 0, sizeof m->figures);
 	stop_begin(&m->stop);
 	m->round = 0;

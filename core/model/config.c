@@ -100,7 +100,7 @@ static bool check_refused(const struct source* s) {
 	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
 		const cJSON* value = json_field(s->json, refused[i].field);
 		if (!is_neutral(value, refused[i].neutral) && !(refused[i].read_by >> s->config->family->special & 1))
-			return fail(s, "%s is %s, which is not supported; supported is %g, or leaving it out",
+			return fail(s, "%s is %s, which is not supported; only %g is, or a config without the field",
 			            refused[i].field, json_show(value, shown, sizeof shown), refused[i].neutral);
 	}
 	return true;
@@ -124,7 +124,7 @@ static bool read_family(struct source* s) {
 		s->outer = s->json;
 		s->json = json_field(s->outer, "text_config");
 		if (!cJSON_IsObject(s->json))
-			return fail(s, "text_config is missing, which a %.60s has", type);
+			return fail(s, "text_config is missing, and a %.60s needs it", type);
 		type = NULL;
 		if (!read_string(s, "model_type", &type))
 			return false;
@@ -189,13 +189,13 @@ static bool read_activation(const struct source* s) {
 /* ---- quantized weights -------------------------------------------------------------------- */
 
 static bool not_read(const struct source* s, const char* method, const char* what, const char* value) {
-	return fail(
-	    s,
-	    "quantization_config.quant_method is \"%.40s\"%s%.40s, which is not read; gptq of 4 and 8 bits, "
-	    "awq of 4, bitsandbytes' 4 bits, mxfp4, fp8, modelopt's FP8 and NVFP4, compressed-tensors' "
-	    "float-quantized, int-quantized, pack-quantized and nvfp4-pack-quantized are, and GGUF's types",
+	return fail(s,
+	            "quantization_config.quant_method is \"%.40s\"%s%.40s, which is not supported; supported are "
+	            "gptq with 4 and 8 bits, awq with 4, bitsandbytes with 4, mxfp4, fp8, modelopt's FP8 and "
+	            "NVFP4, compressed-tensors' float-quantized, int-quantized, pack-quantized and "
+	            "nvfp4-pack-quantized, and GGUF's types",
 
-	    method ? method : "", what, value);
+	            method ? method : "", what, value);
 }
 
 /* GPTQ and AWQ: the bits, the group size, and how zeros and words are packed. */
@@ -278,9 +278,8 @@ static bool read_quantization(const struct source* s) {
 	s->config->packing.experts_inverted = special == SPECIAL_GPT_OSS || s->config->packing.gates_first;
 	const struct source in = within(s, q);
 	if (json_field(json_field(s->outer ? s->outer : s->json, "quantization"), "bits"))
-		return fail(s,
-		            "quantization is MLX's, which is not read; convert the folder once with: mlx_lm.convert "
-		            "--dequantize --hf-path FOLDER --mlx-path NEW_FOLDER");
+		return fail(s, "the folder is quantized by MLX, which is not supported; convert it once with: "
+		               "mlx_lm.convert --dequantize --hf-path FOLDER --mlx-path NEW_FOLDER");
 	if (!q)
 		return true;
 	if (!read_string(&in, "quant_method", &method) || !read_string(&in, "format", &format))
@@ -332,7 +331,7 @@ bool config_pair_layers(struct config* c, const char* letters, int n, const char
 	for (int i = 0; i < n; i++) {
 		if (letters[i] == 'M' || letters[i] == '*') {
 			if (blocks == MAX_BLOCKS)
-				return error_set(error, "%s: more than %d layers are no MLPs", file, MAX_BLOCKS);
+				return error_set(error, "%s: more than %d layers are not MLPs", file, MAX_BLOCKS);
 			if (letters[i] == 'M')
 				block_set_put(&m->recurrent, blocks);
 			block_set_put(&m->without_mlp, blocks);
@@ -340,11 +339,10 @@ bool config_pair_layers(struct config* c, const char* letters, int n, const char
 			continue;
 		}
 		if (blocks == 0 || !block_set_has(&m->without_mlp, blocks - 1))
-			return error_set(
-			    error,
-			    "%s: layer %d is an MLP that no layer with attention or Mamba precedes, which is "
-			    "not supported",
-			    file, i);
+			return error_set(error,
+			                 "%s: layer %d is an MLP without a layer of attention or Mamba before it, which "
+			                 "is not supported",
+			                 file, i);
 		m->without_mlp.word[(blocks - 1) >> 6] &= ~((uint64_t)1 << ((blocks - 1) & 63));
 		if (letters[i] == '-')
 			block_set_put(&c->dense, blocks - 1);
@@ -511,7 +509,7 @@ static bool read_listed(const struct source* s, const char* field, struct block_
 	cJSON_ArrayForEach (one, json_field(s->json, field)) {
 		int64_t block;
 		if (!json_whole(one, 0, n - 1, &block))
-			return fail(s, "%s lists something that is not one of %d blocks", field, n);
+			return fail(s, "%s must list numbers of blocks, and the model has %d blocks", field, n);
 		block_set_put(set, (int)block);
 	}
 	return true;
@@ -810,7 +808,7 @@ static bool read_one_rope(const struct source* s, const cJSON* parameters, int h
 		return false;
 	if (rotary < 1 && f->rotary == 0)
 		return fail(s,
-		            "partial_rotary_factor is %g, which is not supported for %s; supported for phi3, glm4, "
+		            "partial_rotary_factor is %g, which is not supported for %s; it is for phi3, glm4, "
 		            "stablelm and qwen3_5",
 		            (double)rotary, f->name);
 	r->dim = (int)((double)head_dim * (double)rotary + 1e-4); /* the share is rounded to a float */
@@ -902,7 +900,7 @@ static bool read_latent_rope(const struct source* s, const cJSON* parameters) {
 
 static bool read_only_rope(const struct source* s, const cJSON* parameters, float theta) {
 	if (json_field(parameters, "full_attention") || json_field(parameters, "sliding_attention"))
-		return fail(s, "rope_parameters differ by kind of block, which %s does not read",
+		return fail(s, "rope_parameters differ between kinds of blocks, which is not supported for %s",
 		            s->config->family->name);
 	struct model_shape* m = &s->config->shape;
 	const int head_dim = m->latent ? m->rope.dim : m->head_dim;
@@ -1055,7 +1053,8 @@ static bool read_granite_swa(const struct source* s) {
 			*theta = (float)one->valuedouble;
 		else if (*theta != (float)one->valuedouble)
 			return fail(
-			    s, "layer_rope_theta[%d] is unlike that of other blocks of its kind, which is not supported",
+			    s,
+			    "layer_rope_theta[%d] differs from that of other blocks of its kind, which is not supported",
 			    b);
 		b++;
 	}
@@ -1131,8 +1130,10 @@ static bool read_granite4(const struct source* s) {
 	if (!read_state_space(s, &fields) || !read_granite(s))
 		return false;
 	return (int64_t)heads * r->value_dim == width ||
-	       fail(s, "mamba_n_heads %d of %d are not mamba_expand %d times hidden_size %d", heads, r->value_dim,
-	            expand, m->dim);
+	       fail(
+	           s,
+	           "mamba_n_heads %d with heads of %d elements differs from mamba_expand %d times hidden_size %d",
+	           heads, r->value_dim, expand, m->dim);
 }
 
 /* Falcon-H1: Mamba-2 and attention side by side in each layer, and factors of nearly every part. */
@@ -1145,7 +1146,7 @@ static bool read_multipliers(const struct source* s, const char* field, int n, f
 			continue;
 		if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != n || !cJSON_IsNumber(one) ||
 		    !(fabs(one->valuedouble) >= 1e-6) || !(fabs(one->valuedouble) <= 1e6))
-			return fail(s, "%s is not an array of %d numbers other than 0", field, n);
+			return fail(s, "%s is not an array of %d numbers, none of them 0", field, n);
 		out[i] = (float)one->valuedouble;
 	}
 	return true;
@@ -1202,8 +1203,8 @@ static bool read_falcon_h1(const struct source* s) {
 	if (bias)
 		return fail(s, "projectors_bias is true, which is not supported; supported is false");
 	return (int64_t)heads * r->value_dim == values ||
-	       fail(s, "mamba_n_heads %d of %d are not the %lld elements of mamba_d_ssm", heads, r->value_dim,
-	            (long long)values);
+	       fail(s, "mamba_n_heads %d with heads of %d elements differs from mamba_d_ssm %lld", heads,
+	            r->value_dim, (long long)values);
 }
 
 /* no_rope_layers holds 1 for a block with positions. Without the list, every no_rope_layer_interval-th block
@@ -1397,7 +1398,7 @@ static bool read_shared(const struct source* s, const char* count, int by_defaul
 	if (!read_int(s, count, 0, MOST_EXPERTS, &n))
 		return false;
 	if ((int64_t)n * m->expert_ffn > LARGEST)
-		return fail(s, "%s is %d, which is too many for a feed-forward of %d", count, n, m->expert_ffn);
+		return fail(s, "%s is %d, which is too large beside a feed-forward of %d", count, n, m->expert_ffn);
 	m->shared_ffn = n * m->expert_ffn;
 	return true;
 }
@@ -1608,8 +1609,7 @@ static bool read_same(const struct source* s, const char* field, int* out) {
 	cJSON_ArrayForEach (one, value) {
 		int64_t n;
 		if (!json_whole(one, 1, MOST_EXPERTS, &n) || n != (int64_t)value->child->valuedouble)
-			return fail(s, "%s lists something that is not one number from 1 to %d for all blocks", field,
-			            MOST_EXPERTS);
+			return fail(s, "%s must list the same number for all blocks, from 1 to %d", field, MOST_EXPERTS);
 		*out = (int)n;
 	}
 	return true;
@@ -1720,7 +1720,7 @@ static bool read_nemotron_h(const struct source* s) {
 	if (s->config->mlp_bias)
 		return fail(s, "mlp_bias is true beside experts, which is not supported; leave it out");
 	if (json_field(s->json, "moe_latent_size"))
-		return fail(s, "moe_latent_size is given, which is not supported; supported is leaving it out");
+		return fail(s, "moe_latent_size is given, which is not supported");
 	set_experts(m, 8, 2, 7688);
 	m->experts_normalised = true;
 	if (!read_expert_counts(s, "n_routed_experts") || !read_grouped_experts(s, 0, 0))
@@ -1852,11 +1852,10 @@ static bool read_own_sizes(const struct source* s, const cJSON* own) {
 		}
 		if (head_dim != (slides ? m->head_dim : m->full_head_dim) ||
 		    kv_heads != (slides ? m->kv_heads : m->full_kv_heads))
-			return fail(
-			    s,
-			    "per_layer_config gives block %d heads unlike those of other blocks of its kind, which "
-			    "is not supported",
-			    b);
+			return fail(s,
+			            "per_layer_config gives block %d other heads than other blocks of its kind have, "
+			            "which is not supported",
+			            b);
 	}
 	return true;
 }
@@ -1903,7 +1902,8 @@ static bool read_shared_keys(const struct source* s, int by_default) {
 	for (int b = 0; b < m->n_blocks; b++) {
 		if (block_keys_of(m, b) < 0)
 			return fail(s,
-			            "num_kv_shared_layers is %d: block %d has no block of its kind to read the keys of",
+			            "num_kv_shared_layers is %d: block %d has to read the keys of an earlier block of "
+			            "its kind, and there is none",
 			            shared, b);
 		if (wide && b >= m->sharing_from)
 			s->config->ffn[b] = 2 * m->ffn;
@@ -1985,8 +1985,8 @@ static bool read_gemma4(const struct source* s) {
 		return false;
 	if (both_ways && strcmp(both_ways, "vision") != 0)
 		return fail(s,
-		            "use_bidirectional_attention is \"%.40s\", which is not supported; supported is "
-		            "\"vision\", which is about images alone, or leaving it out",
+		            "use_bidirectional_attention is \"%.40s\", which is not supported; only \"vision\" is, "
+		            "which concerns images alone, or a config without the field",
 		            both_ways);
 	return read_bool(s, "attention_k_eq_v", &c->keys_as_values) && read_full_heads(s) &&
 	       read_int(s, "hidden_size_per_layer_input", 0, 1 << 16, &m->token_input) &&
@@ -2163,7 +2163,7 @@ static bool check_recurrence(const struct model_shape* m, const char* file, stru
 		return true; /* Memory is laid out by these sizes even when no block uses them, so they are checked
 		                then too. */
 	if (attention_blocks(m) == 0)
-		return error_set(error, "%s: all %d blocks are recurrent; one at least has to have attention", file,
+		return error_set(error, "%s: all %d blocks are recurrent; at least one needs attention", file,
 		                 m->n_blocks);
 	const bool is_short = r->key_dim == 0 && r->key_heads == 0; /* a short convolution (LFM2) */
 	if (!is_short && (r->key_heads < 1 || r->value_heads < 1 || r->value_heads % r->key_heads))
@@ -2175,7 +2175,7 @@ static bool check_recurrence(const struct model_shape* m, const char* file, stru
 	    (int64_t)r->key_dim * r->value_dim > 1 << 20)
 		return error_set(error,
 		                 "%s: the recurrent blocks have key heads of %d, value heads of %d and a convolution "
-		                 "of %d, expected at most 2^20 elements and 16",
+		                 "of %d; expected heads of at most 2^20 elements and a convolution of at most 16",
 		                 file, r->key_dim, r->value_dim, r->kernel);
 	return true;
 }
@@ -2213,16 +2213,17 @@ bool config_check(const struct config* c, const char* file, struct error* error)
 	if (m->rope.scaling == ROPE_DYNAMIC && m->rope.dim == 2)
 		return error_set(error, "%s: dynamic RoPE scaling needs heads of more than 2 elements", file);
 	if (m->n_experts && (m->experts_used < 1 || m->experts_used > m->n_experts || m->expert_ffn < 1))
-		return error_set(error, "%s: %d of %d experts with a feed-forward of %d is not possible", file,
-		                 m->experts_used, m->n_experts, m->expert_ffn);
+		return error_set(error,
+		                 "%s: a token uses %d of %d experts, whose feed-forward has %d elements; expected at "
+		                 "least 1 of each, and no more experts used than there are",
+		                 file, m->experts_used, m->n_experts, m->expert_ffn);
 	const int groups = m->expert_groups, used = m->expert_groups_used;
 	if (groups > 1 && (m->n_experts % groups || used < 1 || used > groups ||
 	                   m->n_experts / groups * used < m->experts_used))
-		return error_set(
-		    error,
-		    "%s: %d of %d experts cannot come from %d of %d groups; groups of one size are expected, "
-		    "with enough experts in those that are chosen",
-		    file, m->experts_used, m->n_experts, used, groups);
+		return error_set(error,
+		                 "%s: %d of %d experts cannot come from %d of %d groups; expected groups of equal "
+		                 "size, with enough experts in the chosen ones",
+		                 file, m->experts_used, m->n_experts, used, groups);
 	if (!(m->norm_epsilon >= 0) || !isfinite(m->rope.theta) || !(m->rope.theta > 1) ||
 	    !isfinite(m->attention_scale) || !isfinite(m->rope.attention_factor) ||
 	    !isfinite(m->sliding_rope.theta) || !isfinite(m->sliding_rope.attention_factor))
@@ -2290,7 +2291,7 @@ static bool read_suppressed(const struct source* s) {
 	cJSON_ArrayForEach (one, list) {
 		int64_t token;
 		if (!json_whole(one, 0, c->shape.vocab - 1, &token))
-			return fail(s, "suppress_tokens lists something that is not one of %d tokens", c->shape.vocab);
+			return fail(s, "suppress_tokens must list ids below the vocabulary's size of %d", c->shape.vocab);
 		c->suppressed[c->n_suppressed++] = (int32_t)token;
 	}
 	return true;

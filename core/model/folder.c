@@ -225,11 +225,10 @@ static bool read_config(struct config* config, const char* folder, struct error*
 	if (!join_path(path, sizeof path, folder, "config.json", error))
 		return false;
 	if (!file_exists(path))
-		return error_set(
-		    error,
-		    "%s: neither config.json nor a GGUF file alone is in this folder; of several GGUF files, "
-		    "give the one to run",
-		    folder);
+		return error_set(error,
+		                 "%s: this folder holds neither config.json nor exactly one GGUF file; give the path "
+		                 "of the GGUF file to run",
+		                 folder);
 	if (!read_text(folder, "config.json", config_parse, config, error) ||
 	    !join_path(path, sizeof path, folder, "generation_config.json", error))
 		return false;
@@ -270,8 +269,9 @@ static bool check_index(const struct opened* f, const cJSON* map, const char* in
 	cJSON_ArrayForEach (entry, map) {
 		const struct named_tensor* t = tensor_table_find(&f->tensors, entry->string);
 		if (!t || strcmp(strrchr(t->file, '/') + 1, entry->valuestring) != 0)
-			return error_set(error, "%s: weight_map places tensor %.120s in %.120s, where it is not", index,
-			                 entry->string, entry->valuestring);
+			return error_set(error,
+			                 "%s: weight_map places tensor %.120s in %.120s, but that file does not hold it",
+			                 index, entry->string, entry->valuestring);
 	}
 	return true;
 }
@@ -304,12 +304,11 @@ static bool no_weights(const char* folder, struct error* error) {
 		if (join_path(path, sizeof path, folder, pickles[i], error) && file_exists(path))
 			return error_set(
 			    error,
-			    "%.120s holds its weights as %s, a Python pickle, which is not read; convert it once "
+			    "%.120s holds its weights as %s, a Python pickle, which is not supported; convert it once "
 			    "with: python3 -c \"from transformers import AutoModelForCausalLM as M; "
 			    "M.from_pretrained('%.120s').save_pretrained('%.120s')\"",
 			    folder, pickles[i], folder, folder);
-	return error_set(error, "%s: neither model.safetensors nor model.safetensors.index.json is there",
-	                 folder);
+	return error_set(error, "%s: found neither model.safetensors nor model.safetensors.index.json", folder);
 }
 
 static bool read_weights(struct opened* f, const char* folder, struct error* error) {

@@ -202,12 +202,12 @@ static bool check_refused(const struct gguf_source* s) {
 		if (!read_float(s, refused[i], -1e30, 1e30, &value))
 			return false;
 		if (value < 0 || value > 0)
-			return fail(s, "%s is %g, which is not supported; supported is 0, or leaving it out",
+			return fail(s, "%s is %g, which is not supported; only 0 is, or a file without the field",
 			            key_of(s, refused[i], name), (double)value);
 	}
 	if (!gguf_bool(s->gguf, key_of(s, "attention.causal", name), &causal, s->error))
 		return false;
-	return causal || fail(s, "%s is false, which is not supported; only causal models are", name);
+	return causal || fail(s, "%s is false, which is not supported: only causal models run", name);
 }
 
 /* Reads a number, or a list with one number a block; out (MAX_BLOCKS). *listed: which it was. */
@@ -303,7 +303,9 @@ static bool read_kv_heads(const struct gguf_source* s) {
 	}
 	free(listed);
 	m->kv_heads = heads > 0 ? heads : 1;
-	return good || fail(s, "%s is not an array of one count, or 0 where a block has none, for %d blocks",
+	return good || fail(s,
+	                    "%s must be an array for %d blocks, with the same count for each block, or 0 for a "
+	                    "block that has none",
 	                    name, m->n_blocks);
 }
 
@@ -344,7 +346,9 @@ static bool read_sizes(const struct gguf_source* s) {
 	                0, 1, &m->norm_epsilon))
 		return false;
 	if (value_length && value_length != m->head_dim && s->config->family->special != SPECIAL_DEEPSEEK)
-		return fail(s, "attention.value_length %d is not attention.key_length %d", value_length, m->head_dim);
+		return fail(s,
+		            "attention.value_length %d differs from attention.key_length %d, which is not supported",
+		            value_length, m->head_dim);
 	return true;
 }
 
@@ -516,11 +520,13 @@ static bool read_gemma4(const struct gguf_source* s) {
 	}
 	for (int b = 0; b < m->n_blocks; b++) {
 		if (kv_heads[b] != block_kv_heads(m, b))
-			return fail(s, "%s differs within a kind of blocks, which is not supported",
+			return fail(s, "%s differs between blocks of the same kind, which is not supported",
 			            key_of(s, "attention.head_count_kv", name));
 		if (block_keys_of(m, b) < 0)
-			return fail(s, "%s is %d: block %d has no block of its kind to read the keys of",
-			            key_of(s, "attention.shared_kv_layers", name), shared, b);
+			return fail(
+			    s,
+			    "%s is %d: block %d has to read the keys of an earlier block of its kind, and there is none",
+			    key_of(s, "attention.shared_kv_layers", name), shared, b);
 		snprintf(name, sizeof name, "blk.%d.attn_v.weight", b);
 		c->keys_as_values |= block_keys_of(m, b) == b && !block_set_has(&m->sliding, b) &&
 		                     !tensor_table_find(&s->opened->tensors, name);
@@ -573,8 +579,10 @@ static bool read_gemma3n(const struct gguf_source* s) {
 	m->sharing_from = shared ? m->n_blocks - shared : 0;
 	for (int b = 0; b < m->n_blocks; b++)
 		if (block_keys_of(m, b) < 0)
-			return fail(s, "%s is %d: block %d has no block of its kind to read the keys of",
-			            key_of(s, "attention.shared_kv_layers", name), shared, b);
+			return fail(
+			    s,
+			    "%s is %d: block %d has to read the keys of an earlier block of its kind, and there is none",
+			    key_of(s, "attention.shared_kv_layers", name), shared, b);
 	return true;
 }
 
@@ -594,8 +602,10 @@ static bool read_deepseek(const struct gguf_source* s) {
 	    !read_float(s, "attention.temperature_scale", 0, 1e6, &m->attention_growth))
 		return false;
 	if (key <= m->rope.dim)
-		return fail(s, "a head's queries have %d elements, of which %d are turned: more were expected", key,
-		            m->rope.dim);
+		return fail(s,
+		            "a query head has %d elements, and RoPE rotates %d of them: expected more elements than "
+		            "rotated ones",
+		            key, m->rope.dim);
 	m->nope_dim = key - m->rope.dim;
 	m->head_dim = m->latent + m->rope.dim;
 	m->kv_heads = 1;
@@ -654,7 +664,7 @@ static bool read_recurrent_blocks(const struct gguf_source* s) {
 	if (list &&
 	    (list->type != GGUF_ARRAY || !gguf_ints(s->gguf, name, &listed, &n, s->error) || n < m->n_blocks)) {
 		free(listed);
-		return fail(s, "%s is not an array of a truth value for each of %d blocks", name, m->n_blocks);
+		return fail(s, "%s must be an array of true and false, one for each of %d blocks", name, m->n_blocks);
 	}
 	const bool good = read_int(s, "full_attention_interval", 1, LARGEST, &interval);
 	for (int b = 0; good && b < m->n_blocks; b++)
@@ -1032,7 +1042,7 @@ static bool copy_name(const struct gguf_source* s, const char* key, char* out, s
 
 static bool same_length(const struct gguf_source* s, const char* key, int n, int expected) {
 	return n == 0 || n == expected ||
-	       fail(s, "%s has %d elements, tokenizer.ggml.tokens %d", key, n, expected);
+	       fail(s, "%s has %d elements, but tokenizer.ggml.tokens has %d", key, n, expected);
 }
 
 /* A token's id, or -1 when the file has none. */
@@ -1162,8 +1172,8 @@ static bool open_tokenizer(const struct gguf_source* s, struct model* model) {
 	if (good && s->config->shape.vocab == 0)
 		s->config->shape.vocab = v.view.n;
 	if (good && v.view.n > s->config->shape.vocab)
-		good = fail(s, "tokenizer.ggml.tokens has %d pieces, token_embd.weight only %d rows", v.view.n,
-		            s->config->shape.vocab);
+		good = fail(s, "tokenizer.ggml.tokens has %d pieces, but token_embd.weight has only %d rows",
+		            v.view.n, s->config->shape.vocab);
 	if (good) {
 		struct error inner = {""};
 		model->tokenizer = tokenizer_from_gguf(&v.view, &inner);
@@ -1201,8 +1211,8 @@ static bool add_split(struct opened* f, const char* path, int64_t no, int64_t co
 	    add_file(f, g, path, error) && gguf_int(g, "split.no", 0, MOST_FILES - 1, &its_no, error) &&
 	    gguf_int(g, "split.count", 1, MOST_FILES, &its_count, error) &&
 	    ((its_no == no && its_count == count) ||
-	     error_set(error, "%s: is numbered part %lld of %lld, expected %lld of %lld", path,
-	               (long long)its_no + 1, (long long)its_count, (long long)no + 1, (long long)count));
+	     error_set(error, "%s: the file's metadata calls it part %lld of %lld, expected part %lld of %lld",
+	               path, (long long)its_no + 1, (long long)its_count, (long long)no + 1, (long long)count));
 	gguf_free(&other);
 	return good;
 }
@@ -1218,11 +1228,10 @@ static bool add_others(struct opened* f, const char* path, struct error* error) 
 		return true;
 	const char* suffix = split_suffix(path, no, count);
 	if (!suffix)
-		return error_set(
-		    error,
-		    "%s: is part %lld of a set of %lld, but is not named …-%05lld-of-%05lld.gguf, so that the "
-		    "others cannot be found",
-		    path, (long long)no + 1, (long long)count, (long long)no + 1, (long long)count);
+		return error_set(error,
+		                 "%s: this is part %lld of a set of %lld, but its name does not end in "
+		                 "-%05lld-of-%05lld.gguf, so the other parts cannot be found",
+		                 path, (long long)no + 1, (long long)count, (long long)no + 1, (long long)count);
 	for (int64_t i = 0; i < count; i++) {
 		char other[1024];
 		const int n = snprintf(other, sizeof other, "%.*s-%05lld-of-%05lld.gguf", (int)(suffix - path), path,
@@ -1233,7 +1242,7 @@ static bool add_others(struct opened* f, const char* path, struct error* error) 
 			return false;
 	}
 	if (tensors >= 0 && (uint64_t)tensors != f->tensors.n)
-		return error_set(error, "%s: split.tensors.count is %lld, the set holds %zu", path,
+		return error_set(error, "%s: split.tensors.count is %lld, but the set holds %zu tensors", path,
 		                 (long long)tensors, f->tensors.n);
 	return true;
 }

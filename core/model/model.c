@@ -13,16 +13,15 @@
 /* ---- opening ------------------------------------------------------------------------------ */
 
 static bool open_file(struct model* model, const struct model_options* options, struct error* error) {
-	static const char pickle[] =
-	    "a PyTorch pickle, which is not read; convert its model once with transformers' save_pretrained, "
-	    "which writes safetensors";
+	static const char pickle[] = "a PyTorch pickle, which is not supported; convert its model once with "
+	                             "transformers' save_pretrained, which writes safetensors";
 	static const struct {
 		size_t at, n;
 		const char *bytes, *what;
 	} known[] = {{0, 1, "\x80", pickle},
 	             {0, 4, "PK\3\4", pickle},
-	             {6, 3, "\0\0{", "a safetensors file alone; give the folder that has its config.json too"},
-	             {0, 4, "FUGG", "a GGUF file with its bytes in big-endian order, which is not read"}};
+	             {6, 3, "\0\0{", "a safetensors file alone; give the folder that also holds its config.json"},
+	             {0, 4, "FUGG", "a GGUF file with its bytes in big-endian order, which is not supported"}};
 	struct mapping file;
 	if (!mapping_open(&file, model->path, error))
 		return false;

@@ -1,4 +1,4 @@
-/* A model as opened from whatever the user pointed at: its weight table, tokenizer and habits.
+/* A model as swiftlet has opened it: its weight table, its tokenizer and its defaults for generation.
  *
  * model_open takes MODEL of the command line: a GGUF file (recognized by content), a Hugging Face folder,
  * org/name in the local Hugging Face cache, `builtin`, or `synth:SHAPE[,key=value…]`. Weights stay in

@@ -275,8 +275,8 @@ static bool refuse_hub_name(const char* spec, struct error* error) {
 		    "Hugging Face: hf download %.200s",
 		    spec, near.found, name);
 	return error_set(error,
-	                 "%.200s is neither a file or folder here nor in the local Hugging Face cache. swiftlet "
-	                 "downloads nothing; this does: hf download %.200s%s%.100s",
+	                 "%.200s: found no such file or folder, and no such model in the local Hugging Face "
+	                 "cache. swiftlet does not download it; this command does: hf download %.200s%s%.100s",
 	                 spec, name, at ? " --revision " : "", at ? revision : "");
 }
 
@@ -296,21 +296,19 @@ static bool refuse_name(const char* spec, struct error* error) {
 	places_each(see_whether_near, &near);
 	if (near.found[0])
 		return error_set(error, "%.300s: there is no model of this name; did you mean %s?", spec, near.found);
-	return error_set(
-	    error,
-	    "%.300s: there is neither a file or folder nor a model of this name (swiftlet list prints "
-	    "those there are; swiftlet pull fetches some)",
-	    spec);
+	return error_set(error,
+	                 "%.300s: there is no file, folder or model of this name (swiftlet list prints the "
+	                 "models on this machine; swiftlet pull fetches some)",
+	                 spec);
 }
 
 bool find_by_name(char path[PATH_SIZE], const char* spec, struct error* error) {
 	const char* const in_address = name_in_address(spec);
 	if (in_address && is_hub_name(in_address))
-		return error_set(
-		    error,
-		    "%.300s: an address, expected a file, a folder or a name; hf download %s fetches it, and "
-		    "its name is %s then",
-		    spec, in_address, in_address);
+		return error_set(error,
+		                 "%.300s is an address; expected a file, a folder or a name. hf download %s fetches "
+		                 "the model, whose name is then %s",
+		                 spec, in_address, in_address);
 	if (is_hub_name(spec))
 		return find_in_hub(path, spec) ? check_weights(path, spec, error) : refuse_hub_name(spec, error);
 	if (find_fetched(path, spec))

@@ -1,4 +1,4 @@
-/* Converts weights that a folder stores in a layout of its own when it is opened. GPTQ, AWQ and
+/* Converts weights that a folder stores in another layout, while the folder is opened. GPTQ, AWQ and
  * compressed-tensors weights of 4 or 8 bits become groups of 32 (DTYPE_Q4_GROUP, DTYPE_Q8_GROUP). FP8 (E4M3)
  * with scales becomes DTYPE_F8_GROUP, or F32 where groups do not end with its blocks. gpt-oss' and Llama 4's
  * experts become separate matrices, in MXFP4 or in their float type. bitsandbytes' NF4 and NVFP4 become

@@ -76,7 +76,8 @@ static bool repack_matrix(const struct tensor_table* table, struct named_tensor*
                           const struct fp8_blocks* blocks, struct kept* kept, struct error* error) {
 	struct named_tensor* found = find_scale(table, t);
 	if (t->n_dims != 2)
-		return error_set(error, "%s: tensor %.120s is of type F8_E4M3 and no matrix", t->file, t->name);
+		return error_set(error, "%s: tensor %.120s is of type F8_E4M3, but it is not a matrix", t->file,
+		                 t->name);
 	if (!found || !is_float(found))
 		return error_set(error,
 		                 "%s: tensor %.120s is of type F8_E4M3, but its scale (…_scale or …_scale_inv) is %s",

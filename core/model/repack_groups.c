@@ -81,7 +81,7 @@ static int64_t group_of_input(const struct packed_matrix* p, int64_t input) {
 static bool is_words(const struct named_tensor* t, const char* name, const struct named_tensor* of,
                      int64_t rows, int64_t cols, struct error* error) {
 	if (!t)
-		return error_set(error, "%s: tensor %.120s is missing, which %.120s asks for", of->file, name,
+		return error_set(error, "%s: tensor %.120s is missing, and %.120s needs it", of->file, name,
 		                 of->name);
 	if (strcmp(t->type_name, "I32") != 0 || t->n_dims != 2 || t->dim[0] != rows || t->dim[1] != cols)
 		return error_set(error, "%s: tensor %.120s is not I32 of shape (%lld, %lld)", t->file, name,
@@ -116,8 +116,9 @@ static bool is_order(const struct packed_matrix* p, const char* name, struct err
 		                 (long long)p->inputs);
 	for (int64_t k = 0; k < p->inputs; k++)
 		if (word_at(t, k) >= (uint64_t)p->groups)
-			return error_set(error, "%s: tensor %.120s: input %lld is of group %u, of %lld groups", t->file,
-			                 name, (long long)k, word_at(t, k), (long long)p->groups);
+			return error_set(error,
+			                 "%s: tensor %.120s: input %lld belongs to group %u, but there are %lld groups",
+			                 t->file, name, (long long)k, word_at(t, k), (long long)p->groups);
 	return true;
 }
 
@@ -128,10 +129,12 @@ static bool is_shape(const struct packed_matrix* p, struct named_tensor* shape, 
 		return true;
 	shape->used = true;
 	if (strcmp(shape->type_name, "I64") != 0 || shape->bytes != sizeof size)
-		return error_set(error, "%s: tensor %.120s is not two of I64", shape->file, name);
+		return error_set(error, "%s: tensor %.120s does not hold two numbers of type I64", shape->file, name);
 	memcpy(size, shape->data, sizeof size);
 	return (size[0] == p->outputs && size[1] == p->inputs) ||
-	       error_set(error, "%s: tensor %.120s holds (%lld, %lld), its words are for (%lld, %lld)",
+	       error_set(error,
+	                 "%s: tensor %.120s gives the shape (%lld, %lld), but the packed words have room for "
+	                 "(%lld, %lld)",
 	                 shape->file, name, (long long)size[0], (long long)size[1], (long long)p->outputs,
 	                 (long long)p->inputs);
 }

@@ -92,7 +92,7 @@ static bool cut_off(struct jinja_text* text, struct error* error) {
 		at = next;
 	if (!at)
 		return error_set(error,
-		                 "the chat template leaves the last message out, which the answer is to go on with");
+		                 "the chat template leaves out the last message, and the answer has to continue it");
 	*at = '\0';
 	text->size = (size_t)(at - text->data);
 	while (text->n_foreign > 0 && text->foreign[text->n_foreign - 1].start >= text->size)
@@ -137,7 +137,7 @@ static bool render_template(const char* template_text, const struct tokenizer* t
 	const enum jinja_outcome outcome = jinja_render(&call, out, &why);
 	cJSON_free(functions);
 	if (outcome == JINJA_RAISED)
-		return error_set(error, "the chat template does not take this conversation: %.400s", why.message);
+		return error_set(error, "the chat template refuses this conversation: %.400s", why.message);
 	*error = outcome == JINJA_DONE ? *error : why;
 	if (outcome != JINJA_DONE)
 		return explain_broken(error);

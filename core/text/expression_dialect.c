@@ -182,7 +182,7 @@ static bool add_common(struct dialect_translation* t, struct buffer* out, bool* 
 	const char letter = peek_byte(t, 1);
 	*done = true;
 	if (!letter)
-		return refuse(t, "nothing is escaped");
+		return refuse(t, "a backslash at the end escapes nothing");
 	if (letter == 'u')
 		return add_code(t, out);
 	if (letter == 'y' || letter == 'Y' || ((letter == 'C' || letter == 'M') && peek_byte(t, 2) == '-') ||
@@ -505,7 +505,7 @@ static bool add_repetition(struct dialect_translation* t, struct buffer* out) {
 	bool exact = false;
 	const size_t length = c == '{' ? interval_at(t, &exact) : 1;
 	if (t->atom == NOTHING)
-		return refuse(t, "nothing is repeated");
+		return refuse(t, "a repetition has nothing before it to repeat");
 	if (t->repeated) {
 		insert_text(out, t->atom, "(?:");
 		add_text(out, ")");
@@ -557,7 +557,7 @@ static bool add_next(struct dialect_translation* t, struct buffer* out) {
 		close_group(t, out);
 		t->atom = t->group[t->depth].start;
 		if (t->depth == 0)
-			return refuse(t, "a parenthesis is closed that was not opened");
+			return refuse(t, "a closing parenthesis has no opening one");
 		t->depth--;
 		add_text(out, ")");
 		t->at++;

@@ -36,7 +36,8 @@ static bool read_sizes(struct tekken* k) {
 	    !json_int32(k->config, file, "default_vocab_size", 1, MAX_VOCABULARY, &k->size, k->error))
 		return false;
 	return k->specials < k->size ||
-	       fail(k, "default_num_special_tokens is %d, of a vocabulary of %d", k->specials, k->size);
+	       fail(k, "default_num_special_tokens is %d: expected less than default_vocab_size %d", k->specials,
+	            k->size);
 }
 
 /* ---- pieces ----------------------------------------------------------------------------------- */
@@ -64,7 +65,7 @@ static bool decode_base64(struct buffer* out, const char* text) {
 static bool add_piece(struct tekken* k, const cJSON* entry, int64_t rank, struct buffer* text) {
 	const cJSON* encoded = json_field(entry, "token_bytes");
 	if (!cJSON_IsString(encoded) || !decode_base64(text, encoded->valuestring))
-		return fail(k, "vocab: token_bytes of rank %lld is missing or no base64", (long long)rank);
+		return fail(k, "vocab: token_bytes of rank %lld is missing or not base64", (long long)rank);
 	if (text->failed)
 		return fail(k, "out of memory for the vocabulary");
 	return vocabulary_set(&k->t->vocabulary, k->specials + rank, text->data, text->size, PIECE_NORMAL,
@@ -102,7 +103,7 @@ static bool read_listed(struct tekken* k, const cJSON* list) {
 		const cJSON* text = json_field(entry, "token_str");
 		int64_t rank;
 		if (!json_whole(json_field(entry, "rank"), 0, k->specials - 1, &rank) || !cJSON_IsString(text))
-			return fail(k, "special_tokens: an entry has no rank below %d or no token_str", k->specials);
+			return fail(k, "special_tokens: an entry has no token_str, or no rank below %d", k->specials);
 		if (!add_special(k, rank, text->valuestring))
 			return false;
 	}

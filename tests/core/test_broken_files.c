@@ -60,12 +60,12 @@ static void safetensors(void** state) {
 		size_t data;
 		const char* part;
 	} broken[] = {
-	    {"{}", 1000, 0, "header's length is 1000, the file has 2 bytes after it"},
+	    {"{}", 1000, 0, "header's length is 1000, but the file has 2 bytes after it"},
 	    {"{}", UINT64_MAX, 0, "header's length is 18446744073709551615"},
 	    {"{}", UINT64_MAX - 7, 0, "header's length"},
 	    {"{\"a\"", 0, 0, "not JSON"},
 	    {"[]", 0, 0, "not a JSON object"},
-	    {"{} x", 0, 0, "something follows the JSON value at byte 3"},
+	    {"{} x", 0, 0, "more text follows the JSON value, at byte 3"},
 	    {"{\"a\": 5}", 0, 0, "tensor a is not a JSON object"},
 	    {"{\"a\": {\"shape\": [1], \"data_offsets\": [0, 4]}}", 0, 4, "tensor a: dtype is missing"},
 	    {"{\"a\": {\"dtype\": \"F31\", \"shape\": [1], \"data_offsets\": [0, 4]}}", 0, 4,
@@ -82,14 +82,14 @@ static void safetensors(void** state) {
 	    {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [0, 4, 8]}}", 0, 8,
 	     "data_offsets is not a pair"},
 	    {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [4, 0]}}", 0, 4,
-	     "leave the 4 bytes of data"},
+	     "lie outside the 4 bytes of data"},
 	    {"{\"a\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [0, 8]}}", 0, 4,
-	     "leave the 4 bytes of data"},
+	     "lie outside the 4 bytes of data"},
 	    {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [9007199254740993, "
 	     "9007199254740997]}}",
 	     0, 4, "data_offsets"},
 	    {"{\"a\": {\"dtype\": \"F16\", \"shape\": [1], \"data_offsets\": [0, 4]}}", 0, 4,
-	     "span 4 bytes, dtype and shape ask for 2"},
+	     "span 4 bytes, but dtype and shape need 2"},
 	    {"{\"a\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [0, 8]}, "
 	     "\"b\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [4, 8]}}",
 	     0, 8, "tensors a and b overlap"},
@@ -175,7 +175,7 @@ static void config(void** state) {
 	     "\"full_attention\", \"full_attention\"]",
 	     "layer_types has sliding_attention, but use_sliding_window is not true"},
 	    {"\"quantization_config\": {\"quant_method\": \"awq\", \"bits\": 8}",
-	     "awq\" with bits 8, which is not read"},
+	     "awq\" with bits 8, which is not supported"},
 	    {GEMMA3N "\"altup_active_idx\": 1", "altup_active_idx is 1, which is not supported; supported is 0"},
 	    {GEMMA3N "\"altup_num_inputs\": 9", "altup_num_inputs is 9"},
 	    {GEMMA3N "\"activation_sparsity_pattern\": [0.5, 0, 1, 0]",
@@ -206,24 +206,25 @@ static void config(void** state) {
 	    {"\"hidden_act\": \"xielu\"", "hidden_act is \"xielu\", which is not supported"},
 	    {"\"attention_bias\": 1", "attention_bias is 1, expected true or false"},
 	    {"\"quantization_config\": {\"bits\": 4}",
-	     "quantization_config.quant_method is \"\", which is not read"},
+	     "quantization_config.quant_method is \"\", which is not supported"},
 	    {"\"quantization_config\": {\"quant_method\": \"awq\"}", NULL},
 	    {"\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4, \"group_size\": -1}", NULL},
 	    {"\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 3}",
-	     "quant_method is \"gptq\" with bits 3, which is not read; gptq of 4 and 8 bits, awq of 4"},
+	     "quant_method is \"gptq\" with bits 3, which is not supported; supported are gptq with 4 and 8 "
+	     "bits, awq with 4"},
 	    {"\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 8}", NULL},
 	    {"\"quantization_config\": {\"quant_method\": \"awq\", \"version\": \"gemv\"}",
-	     "quant_method is \"awq\", version gemv, which is not read"},
+	     "quant_method is \"awq\", version gemv, which is not supported"},
 	    {"\"quantization_config\": {\"quant_method\": \"gptq\", \"checkpoint_format\": \"marlin\"}",
-	     "quant_method is \"gptq\", checkpoint_format marlin, which is not read"},
+	     "quant_method is \"gptq\", checkpoint_format marlin, which is not supported"},
 	    {"\"quantization_config\": {\"quant_method\": \"gptq\", \"group_size\": \"x\"}",
 	     "group_size is \"x\""},
 	    {"\"quantization_config\": {\"quant_method\": \"mxfp4\"}",
-	     "quant_method is \"mxfp4\", which is not read"},
+	     "quant_method is \"mxfp4\", which is not supported"},
 	    {"\"quantization_config\": {\"quant_method\": \"bitsandbytes\"}",
-	     "quant_method is \"bitsandbytes\" with load_in_4bit false, which is not read"},
+	     "quant_method is \"bitsandbytes\" with load_in_4bit false, which is not supported"},
 	    {"\"quantization_config\": {\"quant_method\": \"hqq\"}",
-	     "quant_method is \"hqq\", which is not read"},
+	     "quant_method is \"hqq\", which is not supported"},
 	    {"\"model_type\": \"gpt_oss\", \"quantization_config\": {\"quant_method\": \"mxfp4\"}", NULL},
 	    {"\"model_type\": \"gpt_oss\", \"swiglu_limit\": 10", "swiglu_limit is 10 and swiglu_alpha 1.702"},
 	    {"\"model_type\": \"gpt_oss\", \"num_local_experts\": 3",
@@ -237,32 +238,32 @@ static void config(void** state) {
 	     "all 4 blocks are recurrent"},
 	    {"\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
 	     "\"marlin-24\"}",
-	     "quant_method is \"compressed-tensors\", format marlin-24, which is not read"},
+	     "quant_method is \"compressed-tensors\", format marlin-24, which is not supported"},
 	    {"\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
 	     "\"int-quantized\", "
 	     "\"config_groups\": {\"group_0\": {\"weights\": {\"num_bits\": 4}}}}",
-	     "quant_method is \"compressed-tensors\" with num_bits 4, which is not read"},
+	     "quant_method is \"compressed-tensors\" with num_bits 4, which is not supported"},
 	    {"\"quantization_config\": {\"quant_method\": \"modelopt\", \"quant_algo\": \"W4A8_AWQ\"}",
-	     "quant_method is \"modelopt\", quant_algo W4A8_AWQ, which is not read"},
+	     "quant_method is \"modelopt\", quant_algo W4A8_AWQ, which is not supported"},
 	    {"\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
 	     "\"pack-quantized\", "
 	     "\"config_groups\": {\"group_0\": {\"weights\": {\"num_bits\": 6}}}}",
-	     "quant_method is \"compressed-tensors\" with num_bits 6, which is not read"},
+	     "quant_method is \"compressed-tensors\" with num_bits 6, which is not supported"},
 	    {"\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
 	     "\"float-quantized\", "
 	     "\"config_groups\": {\"group_0\": {\"weights\": {\"block_structure\": 128}}}}",
 	     "block_structure is not a pair of sizes"},
 	    {"\"quantization\": {\"group_size\": 64, \"bits\": 4}",
-	     "quantization is MLX's, which is not read; convert the folder once with: mlx_lm.convert"},
+	     "the folder is quantized by MLX, which is not supported; convert it once with: mlx_lm.convert"},
 	    {"\"quantization_config\": {\"quant_method\": \"fp8\", \"weight_block_size\": [128]}",
 	     "weight_block_size is not a pair of sizes"},
 	    {"\"num_local_experts\": 8",
-	     "num_local_experts is 8, which is not supported; supported is 0, or leaving it out"},
+	     "num_local_experts is 8, which is not supported; only 0 is, or a config without the field"},
 	    {"\"model_type\": \"mixtral\", \"num_experts_per_tok\": 9",
 	     "num_experts_per_tok is 9, expected at most the 8 experts"},
 	    {"\"model_type\": \"mixtral\", \"num_local_experts\": 99999", "num_local_experts is 99999"},
 	    {"\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [4]",
-	     "mlp_only_layers lists something that is not one of 4 blocks"},
+	     "mlp_only_layers must list numbers of blocks, and the model has 4"},
 	    {"\"model_type\": \"gemma4_text\", \"enable_moe_block\": \"yes\"",
 	     "enable_moe_block is \"yes\", expected true or false"},
 	    {"\"model_type\": \"gemma3_text\", \"rope_parameters\": {\"full_attention\": {\"rope_type\": "
@@ -272,15 +273,15 @@ static void config(void** state) {
 	    /* no block uses the sizes, but memory is laid out by them */
 	    {"\"model_type\": \"qwen3_5_text\", \"full_attention_interval\": 1, \"linear_num_key_heads\": "
 	     "16777216, \"linear_num_value_heads\": 16777216",
-	     "expected at most 2^20 elements and 16"},
+	     "expected heads of at most 2^20 elements and a convolution of at most 16"},
 	    {"\"model_type\": \"smollm3\", \"no_rope_layers\": [1, 0]",
 	     "no_rope_layers is not an array of 4 numbers"},
 	    {"\"model_type\": \"smollm3\", \"no_rope_layers\": [1, 0, 2, 1]",
 	     "no_rope_layers[2] is neither 0 nor 1"},
-	    {"\"model_type\": \"mistral3\"", "text_config is missing, which a mistral3 has"},
+	    {"\"model_type\": \"mistral3\"", "text_config is missing, and a mistral3 needs it"},
 	    {"\"model_type\": \"granite\", \"logits_scaling\": 0", "logits_scaling is 0"},
 	    {"\"logits_scaling\": 2",
-	     "logits_scaling is 2, which is not supported; supported is 1, or leaving it out"},
+	     "logits_scaling is 2, which is not supported; only 1 is, or a config without the field"},
 	    {"\"partial_rotary_factor\": 0.5", "partial_rotary_factor is 0.5"},
 	    {"\"rope_theta\": -1", "rope_theta is -1"},
 	    {"\"rope_scaling\": 7", "rope_scaling is not a JSON object"},
@@ -312,9 +313,10 @@ static void config(void** state) {
 	    {MAMBA ", \"time_step_limit\": [0.0, 0.1]", "time_step_limit ends at 0.1"},
 	    {MAMBA ", \"time_step_limit\": [0.001, Infinity]", "time_step_limit begins at 0.001"},
 	    {MAMBA ", \"mamba_proj_bias\": true", "mamba_proj_bias is true"},
-	    {MAMBA ", \"mamba_d_head\": 20", "mamba_n_heads 4 of 20 are not mamba_expand 2 times hidden_size 64"},
-	    {NEMOTRON "\"M*E-\"", "layer 3 is an MLP that no layer with attention or Mamba precedes"},
-	    {NEMOTRON "\"-M*\"", "layer 0 is an MLP that no layer"},
+	    {MAMBA ", \"mamba_d_head\": 20",
+	     "mamba_n_heads 4 with heads of 20 elements differs from mamba_expand 2 times hidden_size 64"},
+	    {NEMOTRON "\"M*E-\"", "layer 3 is an MLP without a layer of attention or Mamba before it"},
+	    {NEMOTRON "\"-M*\"", "layer 0 is an MLP without a layer"},
 	    {NEMOTRON "\"M*x\"", "hybrid_override_pattern is not 1 to 512 letters"},
 	    {NEMOTRON "\"M*E\", \"moe_latent_size\": 8", "moe_latent_size is given"},
 	    {NEMOTRON "\"M*E\", \"use_bias\": true", "use_bias is true"},
@@ -327,21 +329,24 @@ static void config(void** state) {
 	    {PHIMOE "\"type\": \"longrope\", \"short_mscale\": 0, \"long_mscale\": 1}", "short_mscale is 0"},
 	    {"\"model_type\": \"phimoe\", \"num_local_experts\": 1", "num_local_experts is 1"},
 	    {LLAMA4 "\"no_rope_layers\": [1]", "no_rope_layers is not an array of"},
-	    {LLAMA4 "\"moe_layers\": [99]", "moe_layers lists something that is not one of"},
+	    {LLAMA4 "\"moe_layers\": [99]", "moe_layers must list numbers of blocks"},
 	    {LLAMA4 "\"attention_chunk_size\": 0", "attention_chunk_size is 0"},
 	    {LLAMA4 "\"num_experts_per_tok\": 17", "num_experts_per_tok is 17, expected at most the 16 experts"},
-	    {FALCON "\"ssm_multipliers\": [1, 2]", "ssm_multipliers is not an array of 5 numbers other than 0"},
-	    {FALCON "\"mlp_multipliers\": [1, 0]", "mlp_multipliers is not an array of 2 numbers other than 0"},
+	    {FALCON "\"ssm_multipliers\": [1, 2]",
+	     "ssm_multipliers is not an array of 5 numbers, none of them 0"},
+	    {FALCON "\"mlp_multipliers\": [1, 0]",
+	     "mlp_multipliers is not an array of 2 numbers, none of them 0"},
 	    {FALCON "\"projectors_bias\": true", "projectors_bias is true"},
 	    {FALCON "\"num_hidden_layers\": 129", "129 layers of two blocks each are too many"},
-	    {FALCON "\"mamba_d_head\": 20", "mamba_n_heads 4 of 20 are not the 64 elements of mamba_d_ssm"},
+	    {FALCON "\"mamba_d_head\": 20",
+	     "mamba_n_heads 4 with heads of 20 elements differs from mamba_d_ssm 64"},
 	    {FALCON "\"attention_bias\": true, \"attention_in_multiplier\": 2", "not supported together"},
 	    {GRANITE_SWA "[0, 5]", "layer_rope_theta is not an array of 4 numbers"},
 	    {GRANITE_SWA "[0, 5, 0.5, 5]", "layer_rope_theta[2] is neither 0 nor a number above 1"},
 	    {GRANITE_SWA "[7, 5, \"x\", 5]", "layer_rope_theta[2] is neither 0 nor a number above 1"},
-	    {GRANITE_SWA "[7, 5, 6, 5]", "layer_rope_theta[2] is unlike that of other blocks of its kind"},
+	    {GRANITE_SWA "[7, 5, 6, 5]", "layer_rope_theta[2] differs from that of other blocks of its kind"},
 	    {"\"model_type\": \"hunyuan_v1_moe\", \"num_experts\": 4, \"moe_topk\": [1, 2, 1, 1]",
-	     "moe_topk lists something that is not one number"},
+	     "moe_topk must list the same number for all blocks"},
 	    {"\"model_type\": \"hunyuan_v1_moe\", \"moe_topk\": 3", "moe_topk is 3, expected at most the 1"},
 	    {"\"model_type\": \"deepseek_v2\", \"mlp_bias\": true", "mlp_bias is true beside experts"},
 	    {"\"model_type\": \"hy_v3\", \"mlp_bias\": true", "mlp_bias is true beside experts"},
@@ -430,7 +435,7 @@ static void gguf_heads(void** state) {
 	memcpy(b.data, "GGML", b.n = 4);
 	refuse_gguf(&b, "does not begin with GGUF");
 	put_head(&b, 1, 0, 0);
-	refuse_gguf(&b, "GGUF version 1, which is not read");
+	refuse_gguf(&b, "GGUF version 1, which is not supported");
 	put_head(&b, 4, 0, 0);
 	refuse_gguf(&b, "GGUF version 4, expected 2 or 3");
 	put_head(&b, 0x03000000, 0, 0);
@@ -465,7 +470,7 @@ static void gguf_values(void** state) {
 	put_text(&b, "k");
 	put(&b, GGUF_STRING, 4);
 	put(&b, 100, 8);
-	refuse_gguf(&b, "the length of k is 100, the file has 0 bytes left");
+	refuse_gguf(&b, "the length of k is 100, but the file has 0 bytes left");
 	put_head(&b, 3, 0, 1);
 	put_text(&b, "k");
 	put(&b, GGUF_ARRAY, 4);
@@ -520,7 +525,8 @@ static void gguf_tensors(void** state) {
 	put_head(&b, 3, 1, 0);
 	put_tensor(&b, "t", 4, 4, 0, 0);
 	put_data(&b, 60);
-	refuse_gguf(&b, "tensor t takes 64 bytes from byte 0 of the data, which has 60: the file is cut short");
+	refuse_gguf(
+	    &b, "tensor t takes 64 bytes from byte 0 of the data, but the data has 60: the file is cut short");
 	put_head(&b, 3, 1, 0);
 	put_tensor(&b, "t", 4, 4, 0, UINT64_MAX - 31);
 	put_data(&b, 64);
@@ -623,7 +629,7 @@ static void write_weights(const char* name, const char* without, const char* sha
 
 static void folders(void** state) {
 	(void)state;
-	refuse_model("", "neither config.json nor a GGUF file alone is in this folder");
+	refuse_model("", "this folder holds neither config.json nor exactly one GGUF file");
 	write_text("config.json", tiny_config);
 	refuse_model("", "neither model.safetensors nor model.safetensors.index.json");
 	write_text("pytorch_model.bin", "\x80\x02");
@@ -634,7 +640,7 @@ static void folders(void** state) {
 	write_text("model.safetensors.index.json", "{\"weight_map\": {\"a\": \"x.safetensors\"}}");
 	refuse_model("", "x.safetensors: No such file or directory");
 	write_weights("x.safetensors", NULL, NULL, NULL);
-	refuse_model("", "weight_map places tensor a in x.safetensors, where it is not");
+	refuse_model("", "weight_map places tensor a in x.safetensors, but that file does not hold it");
 	write_text("model.safetensors.index.json", "{\"weight_map\": {}}");
 	refuse_model("", "weight_map is not a JSON object with entries");
 	write_text("model.safetensors", "");
@@ -646,14 +652,17 @@ static void folders(void** state) {
 	write_weights("model.safetensors", "model.norm.weight", "[2, 2]", NULL);
 	refuse_model("", "model.norm.weight has shape (2, 2), expected (4)");
 	write_weights("model.safetensors", NULL, NULL, "model.layers.1.input_layernorm.weight");
-	refuse_model("", "model.layers.1.input_layernorm.weight is not one that the configuration asks for");
+	refuse_model(
+	    "",
+	    "model.layers.1.input_layernorm.weight is not part of the model that the configuration describes");
 	/* A buffer that old files carry is no surplus: the next thing wrong is the tokenizer. */
 	write_weights("model.safetensors", NULL, NULL, "model.layers.0.self_attn.rotary_emb.inv_freq");
 	refuse_model("", "tokenizer");
 	write_text("generation_config.json", "{\"eos_token_id\": 9}");
 	refuse_model("", "generation_config.json: eos_token_id 9 lies beyond the vocabulary of 4");
 	write_text("generation_config.json", "{\"suppress_tokens\": [1, 4]}");
-	refuse_model("", "generation_config.json: suppress_tokens lists something that is not one of 4 tokens");
+	refuse_model("",
+	             "generation_config.json: suppress_tokens must list ids below the vocabulary's size of 4");
 	write_text("generation_config.json", "{\"repetition_penalty\": -1}");
 	refuse_model("", "generation_config.json: repetition_penalty is -1");
 	write_text("generation_config.json", "{");
@@ -683,8 +692,9 @@ static void gguf_models(void** state) {
 	put_text(&b, "llama");
 	put_u32(&b, "llama.expert_shared_count", 1);
 	write_file("broken.gguf", b.data, b.n);
-	refuse_model("broken.gguf",
-	             "llama.expert_shared_count is 1, which is not supported; supported is 0, or leaving it out");
+	refuse_model(
+	    "broken.gguf",
+	    "llama.expert_shared_count is 1, which is not supported; only 0 is, or a file without the field");
 	put_head(&b, 3, 0, 3);
 	put_text(&b, "general.architecture");
 	put(&b, GGUF_STRING, 4);
@@ -692,11 +702,11 @@ static void gguf_models(void** state) {
 	put_u32(&b, "split.no", 0);
 	put_u32(&b, "split.count", 3);
 	write_file("broken.gguf", b.data, b.n);
-	refuse_model("broken.gguf", "is part 1 of a set of 3, but is not named");
+	refuse_model("broken.gguf", "this is part 1 of a set of 3, but its name does not end in");
 	write_file("broken-00001-of-00003.gguf", b.data, b.n);
 	refuse_model("broken-00001-of-00003.gguf", "broken-00002-of-00003.gguf: No such file or directory");
 	write_file("broken-00002-of-00003.gguf", b.data, b.n);
-	refuse_model("broken-00001-of-00003.gguf", "is numbered part 1 of 3, expected 2 of 3");
+	refuse_model("broken-00001-of-00003.gguf", "calls it part 1 of 3, expected part 2 of 3");
 	put_head(&b, 3, 1, 1);
 	put_text(&b, "general.architecture");
 	put(&b, GGUF_STRING, 4);

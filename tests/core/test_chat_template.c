@@ -285,7 +285,7 @@ static void errors_name_the_remedy(void** state) {
 	struct token_list ids = {0};
 	struct error error = {""};
 	assert_false(chat_template_encode("{{ raise_exception('no messages') }}", t, &request, &ids, &error));
-	assert_string_equal(error.message, "the chat template does not take this conversation: no messages");
+	assert_string_equal(error.message, "the chat template refuses this conversation: no messages");
 	assert_false(chat_template_encode("\n{{ messages[0].role.x.y }}", t, &request, &ids, &error));
 	assert_non_null(strstr(error.message, "line 2"));
 	tokenizer_free(t);

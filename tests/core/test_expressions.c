@@ -72,7 +72,7 @@ static void what_is_not_supported_is_named(void** state) {
 	             {"[a", "not closed"},
 	             {"[a&&[b]", "not closed"},
 	             {"\\u12", "four hexadecimal digits"},
-	             {"a\\", "nothing is escaped"},
+	             {"a\\", "escapes nothing"},
 	             {"[[[[[[[[[[[[[[[[[a]]]]]]]]]]]]]]]]]", "nested too deep"},
 	             {"a{2}(", "parenthes"}};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -275,7 +275,7 @@ static void gguf_folders(void** state) {
 	fingerprint_of(path, same);
 	assert_string_equal(set, same);
 	assert_int_equal(symlink(target, inside("gguf/another.gguf")), 0);
-	refused_name(path, "of several GGUF files");
+	refused_name(path, "give the path of the GGUF file");
 }
 
 /* One bit of one weight, in any tensor, makes another model where it is sampled; another type does too. */

@@ -154,7 +154,7 @@ static void broken_groups(void** state) {
 	ADD(&m, "a.qweight", "F32", words, 4, 8);
 	refused(&m, gptq, "tensor a.qweight is not a matrix of I32");
 	ADD(&m, "a.qweight", "I32", words, 4, 8);
-	refused(&m, gptq, "tensor a.qzeros is missing, which a.qweight asks for");
+	refused(&m, gptq, "tensor a.qzeros is missing, and a.qweight needs it");
 	ADD(&m, "a.qweight", "I32", words, 4, 8);
 	ADD(&m, "a.qzeros", "I32", words, 4, 8);
 	refused(&m, gptq, "tensor a.qzeros is not I32 of shape (1, 1)");
@@ -173,7 +173,7 @@ static void broken_groups(void** state) {
 	ADD(&m, "a.qzeros", "I32", zeros, 1, 1);
 	ADD(&m, "a.scales", "F32", one_scale, 1, 8);
 	ADD(&m, "a.g_idx", "I32", order, 32);
-	refused(&m, gptq, "input 0 is of group 3, of 1 groups");
+	refused(&m, gptq, "input 0 belongs to group 3, but there are 1 groups");
 	ADD(&m, "a.weight", "F32", one_scale, 8);
 	ADD(&m, "a.qweight", "I32", words, 4, 8);
 	ADD(&m, "a.qzeros", "I32", zeros, 1, 1);
@@ -211,7 +211,8 @@ static void compressed_values(void** state) {
 	ADD(&m, "a.weight_packed", "I32", words, 8, 4);
 	ADD(&m, "a.weight_scale", "F32", one_scale, 8, 1);
 	ADD(&m, "a.weight_shape", "I64", other, 2);
-	refused(&m, packing, "tensor a.weight_shape holds (8, 31), its words are for (8, 32)");
+	refused(&m, packing,
+	        "tensor a.weight_shape gives the shape (8, 31), but the packed words have room for (8, 32)");
 }
 
 /* Q1_0: ±d by bits, Q2_0: d·(code - 1), the first code lowest; both by ggml's definition. */

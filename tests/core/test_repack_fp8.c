@@ -118,7 +118,7 @@ static void broken_scales(void** state) {
 	refused(&m, none, "is not a float");
 	m = (struct made){0};
 	ADD(&m, "b.weight", "F8_E4M3", bits, 12);
-	refused(&m, none, "tensor b.weight is of type F8_E4M3 and no matrix");
+	refused(&m, none, "tensor b.weight is of type F8_E4M3, but it is not a matrix");
 }
 
 static void double_precision(void** state) {

@@ -90,7 +90,7 @@ static void broken_files_get_a_sentence(void** state) {
 	    {"{", "tekken.json"},
 	    {"[]", "config is missing"},
 	    {"{\"config\": {\"default_vocab_size\": 5, \"default_num_special_tokens\": 5}}",
-	     "of a vocabulary of 5"},
+	     "less than default_vocab_size 5"},
 	    {"{\"config\": {\"default_vocab_size\": 5, \"default_num_special_tokens\": 1}}", "config.pattern"},
 	    {"{" CONFIG "}", "vocab is not an array"},
 	    {"{" CONFIG ", \"vocab\": [{}]}", "an entry has no rank"},

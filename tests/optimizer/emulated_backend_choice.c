@@ -211,7 +211,8 @@ static void expect_refusal(const char* backend, int devices, const char* expecte
 
 static void devices_that_are_not_there_are_missed(void** state) {
 	(void)state;
-	expect_refusal("cpu", 2, "--devices 2: these are GPUs; --backend cpu has none");
+	expect_refusal("cpu", 2,
+	               "--devices 2 counts GPUs, and --backend cpu uses none: leave one of the two out");
 	expect_refusal("auto", 2, "--devices 2: there is 1 CUDA device, and at most 16 share a model");
 }
 

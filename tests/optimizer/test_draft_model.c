@@ -163,7 +163,7 @@ static void refuses(const char* spec, const char* drafts, const char* why) {
 static void another_vocabulary_is_refused(void** state) {
 	(void)state;
 	refuses(MODEL, "builtin", "--draft-model builtin: its vocabulary of ");
-	refuses("builtin", STRANGER, " is not that of builtin, which has ");
+	refuses("builtin", STRANGER, " differs from that of builtin, which has ");
 	refuses(MODEL, "nothing.gguf", "--draft-model: nothing.gguf: ");
 	refuses(MODEL, "synth:layers=0", "--draft-model: ");
 }

@@ -371,7 +371,7 @@ static void what_is_missing_is_said(void** state) {
 	struct swiftlet_options o = options_of(SWIFTLET_KANGAROO);
 	refused(bare, &o, "tools/train/kangaroo.py");
 	o.standalone.exit_block = 3;
-	refused(engine, &o, "was made for block 2");
+	refused(engine, &o, "was trained for block 2");
 	o = options_of(SWIFTLET_LAYERSKIP);
 	o.standalone.exit_block = 6;
 	refused(bare, &o, "expected 1 to 5");
