@@ -84,7 +84,7 @@ struct idle_runner* idle_open(struct engine* engine, struct error* e) {
 	if (!r->backend->rest || start_thread(r))
 		return r;
 	idle_close(r);
-	error_set(e, "no thread for learning while no request runs");
+	error_set(e, "the thread that learns while no request runs could not be started");
 	return NULL;
 }
 

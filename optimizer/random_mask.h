@@ -1,4 +1,4 @@
-/* Masks at random: uniform sets of a size. */
+/* Random masks: uniform draws from the sets of one size. */
 #pragma once
 
 #include "gp/random.h"

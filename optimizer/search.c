@@ -25,9 +25,10 @@ static bool check_options(const struct search_options* o, struct error* error) {
 	if (!o->levels && !(o->skip_ratio > 0 && o->skip_ratio <= 1))
 		return error_set(error, "search: skip ratio %g, expected more than 0 and at most 1", o->skip_ratio);
 	if (o->bayes_interval < 0 || o->max_steps < 0 || o->max_steps > 1000000 || o->patience < 1)
-		return error_set(
-		    error, "search: a negative or very large interval, number of steps or patience (%d, %d, %d)",
-		    o->bayes_interval, o->max_steps, o->patience);
+		return error_set(error,
+		                 "search: interval %d, steps %d, patience %d: expected an interval of 0 or more, 0 "
+		                 "to 1000000 steps and a patience of 1 or more",
+		                 o->bayes_interval, o->max_steps, o->patience);
 	if (!(o->max_matchness >= 0) || !(o->kappa >= 0) || !isfinite(o->kappa))
 		return error_set(error, "search: maximal matchness %g or kappa %g, expected 0 or more",
 		                 o->max_matchness, o->kappa);
@@ -39,7 +40,7 @@ struct search* search_open(const struct search_options* o, struct error* error) 
 		return NULL;
 	struct search* s = calloc(1, sizeof *s);
 	if (!s) {
-		error_set(error, "search: no memory");
+		error_set(error, "search: out of memory");
 		return NULL;
 	}
 	s->option = *o;

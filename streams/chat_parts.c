@@ -364,9 +364,9 @@ static bool check_variables(const char* object, struct error* error) {
 	while (object && json_next(object, strlen(object), &item))
 		for (size_t i = 0; i < sizeof own / sizeof *own; i++)
 			if (json_named(&item, own[i]))
-				return error_set(error,
-				                 "chat_template_kwargs.%s: the request's own %s are what the template gets",
-				                 own[i], own[i]);
+				return error_set(
+				    error, "chat_template_kwargs.%s is not allowed: the template gets the request's own %s",
+				    own[i], own[i]);
 	return true;
 }
 

@@ -191,7 +191,7 @@ static bool skip_value(struct json_cursor* c) {
 	case 'n':
 		return skip_word(c, "null");
 	case -1:
-		return report_error(c, "a JSON value was expected, the text ends");
+		return report_error(c, "a JSON value was expected, but the text ends");
 	default:
 		if (peek_byte(c) != '-' && (peek_byte(c) < '0' || peek_byte(c) > '9'))
 			return report_error(c, "a JSON value was expected");
@@ -205,7 +205,7 @@ bool json_check(const char* text, size_t size, struct error* error) {
 	bool good = skip_value(&c);
 	skip_space(&c);
 	if (good && c.at < c.size)
-		good = report_error(&c, "something follows the JSON value");
+		good = report_error(&c, "more text follows the JSON value");
 	return good || error_set(error, "not JSON, at byte %zu: %s", c.at + 1, c.wrong);
 }
 

@@ -78,7 +78,7 @@ static const cJSON* find_request(const cJSON* root, const char** line, size_t* s
 	}
 	*line = json_member(*line, *size, "body", size);
 	if (!*line) /* its name is written with escapes */
-		error_set(error, "\"body\" is not written in plain letters");
+		error_set(error, "the name \"body\" is written with escapes: write it plainly");
 	return *line ? body : NULL;
 }
 

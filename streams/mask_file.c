@@ -99,7 +99,7 @@ static bool read_string(const cJSON* object, const char* field, char* out, size_
 		return true;
 	if (!cJSON_IsString(item) || strlen(item->valuestring) >= size)
 		return wrong(at, "\"%s\" is %s, expected a string of at most %zu bytes", field,
-		             cJSON_IsString(item) ? "too long" : "no string", size - 1);
+		             cJSON_IsString(item) ? "too long" : "not a string", size - 1);
 	strcpy(out, item->valuestring);
 	return true;
 }
@@ -145,7 +145,7 @@ bool mask_read_levels(const struct cJSON* object, struct mask* mask) {
 /* Earlier versions wrote "stored" in place of levels or beside them; it is not read any more. */
 static bool read_states(const cJSON* object, struct mask* mask, const struct mask_location* at) {
 	return (mask_read_levels(object, mask) && (mask->has_levels || json_field(object, "stored"))) ||
-	       wrong(at, "\"levels\" is missing or something else, expected " MASK_LEVELS);
+	       wrong(at, "\"levels\" is missing or has another form, expected " MASK_LEVELS);
 }
 
 static bool read_entry(const cJSON* object, struct mask_entry* entry, const struct mask_location* at) {
@@ -195,7 +195,8 @@ static bool read_entries(const cJSON* root, struct mask_list* list, struct mask_
 	const cJSON* const format = cJSON_GetObjectItemCaseSensitive(root, "format");
 	const bool ours = cJSON_IsArray(root) || (format && !cJSON_IsObject(format));
 	if (!root->child)
-		return error_set(at->error, "%s: no mask in it, expected an object or a list of them", at->file);
+		return error_set(at->error, "%s: the file holds no mask, expected an object or a list of objects",
+		                 at->file);
 	const cJSON* item = cJSON_IsObject(root) && ours ? root : root->child;
 	for (int n = 0; item; item = item == root ? NULL : item->next) {
 		struct mask_entry entry;
@@ -288,12 +289,12 @@ static bool put_keyed(struct text* out, const struct mask_entry* entry, int n, c
                       struct error* error) {
 	for (int i = 0; i < n; i++) {
 		if (!mask_entry_key(&entry[i], key[i], MASK_KEY))
-			return error_set(error, "the key %.60s... has more than %d bytes", key[i], MASK_KEY - 1);
+			return error_set(error, "the key %.60s... is longer than %d bytes", key[i], MASK_KEY - 1);
 		if (!key[i][0])
 			snprintf(key[i], MASK_KEY, "mask_%d", i + 1);
 		for (int other = 0; other < i; other++)
 			if (strcmp(key[other], key[i]) == 0)
-				return error_set(error, "two masks of the key \"%s\": pick one with --key", key[i]);
+				return error_set(error, "two masks have the key \"%s\": pick one with --key", key[i]);
 		text_json(out, i ? ",%q:{" : "%q:{", key[i]);
 		mask_put_blocks(out, &entry[i].mask);
 		text_put(out, "}");
@@ -398,7 +399,7 @@ bool mask_entry_fits(const struct mask_entry* entry, int blocks, const char* fin
 		if (!mask_has(&entry->mask, s) || (s >= 2 && s < 2 * (blocks - 1)))
 			continue;
 		if (s >= 2 * blocks)
-			return error_set(error, "%s: \"%s\" holds block %d, the model has blocks 0 to %d", name,
+			return error_set(error, "%s: \"%s\" holds block %d, but the model has blocks 0 to %d", name,
 			                 s % 2 ? "mlp" : "attention", s / 2, blocks - 1);
 		return error_set(error, "%s: \"%s\" holds block %d; the first and the last block are never skipped",
 		                 name, s % 2 ? "mlp" : "attention", s / 2);
@@ -406,12 +407,12 @@ bool mask_entry_fits(const struct mask_entry* entry, int blocks, const char* fin
 	if (force)
 		return true;
 	if (entry->blocks && entry->blocks != blocks)
-		return error_set(error, "%s: \"blocks\" is %d, the model has %d (--force takes it anyway)", name,
-		                 entry->blocks, blocks);
+		return error_set(error, "%s: \"blocks\" is %d, but the model has %d (--force takes the mask anyway)",
+		                 name, entry->blocks, blocks);
 	if (entry->fingerprint[0] && strcmp(entry->fingerprint, fingerprint) != 0)
 		return error_set(error,
-		                 "%s: the mask was learned on another model: \"fingerprint\" is %.12s..., this "
-		                 "model's is %.12s... (--force takes it anyway)",
+		                 "%s: the mask was learned on another model: its fingerprint is %.12s..., this "
+		                 "model's is %.12s... (--force takes the mask anyway)",
 		                 name, entry->fingerprint, fingerprint);
 	return true;
 }

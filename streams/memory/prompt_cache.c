@@ -340,7 +340,7 @@ static bool bring_page(struct prompt_cache* p, struct cache* cache, const char* 
 	if (had < 0)
 		return false;
 	if (!file_is_good(p->read, (size_t)had, bytes, name, token)) {
-		log_line("swiftlet: %s/%s is damaged: it was removed", p->path, name);
+		log_line("swiftlet: %s/%s was damaged and has been removed", p->path, name);
 		unlinkat(p->folder, name, 0);
 		pthread_mutex_lock(&p->lock);
 		p->counts.damaged++;
@@ -416,13 +416,13 @@ struct prompt_cache* prompt_cache_open(const char* folder, int64_t bytes, const 
 	if (!p->path)
 		error_set(e, "out of memory");
 	else if (!name_program(p->program))
-		error_set(
-		    e, "--prompt-cache: the program's own file cannot be read; its hash is part of the files' names");
+		error_set(e, "--prompt-cache: the program cannot read its own file, whose hash is part of the cached "
+		             "files' names");
 	else if (open_folder(p, e)) {
 		p->started = pthread_create(&p->thread, NULL, write_what_waits, p) == 0;
 		if (p->started)
 			return p;
-		error_set(e, "--prompt-cache: no thread can be made");
+		error_set(e, "--prompt-cache: the thread that writes the files could not be started");
 	}
 	prompt_cache_close(p);
 	return NULL;

@@ -26,7 +26,7 @@ int64_t sql_number(struct store* s, const char* sql, const char* doing, struct e
 	if (!s->driver->run(s, sql, doing, value, n, take_number, &number, e))
 		return -1;
 	if (number < 0)
-		error_set(e, "%s: nothing found while %s", s->path, doing);
+		error_set(e, "%s: the store returned nothing while %s", s->path, doing);
 	return number;
 }
 
@@ -43,17 +43,16 @@ bool store_check_schema(const struct store* s, int64_t version, int oldest, stru
 		                 "(left as it is)",
 		                 s->path, (long long)version, STORE_SCHEMA);
 	return version == 0 || version >= oldest ||
-	       error_set(e, "%s has schema version %lld, older than any that this program reads (left as it is)",
+	       error_set(e, "%s has schema version %lld, which is too old for this program (left as it is)",
 	                 s->path, (long long)version);
 }
 
 void store_log_upgrade(const struct store* s, int64_t version) {
 	if (version > 0 && version < STORE_SCHEMA)
-		fprintf(
-		    stderr,
-		    "swiftlet: %s had schema version %lld: its masks are kept; measurements that are not read any "
-		    "more are dropped and made again\n",
-		    s->path, (long long)version);
+		fprintf(stderr,
+		        "swiftlet: %s had schema version %lld: its masks are kept; old measurements are dropped and "
+		        "made again\n",
+		        s->path, (long long)version);
 }
 
 /* ---- opening and closing ------------------------------------------------------------------ */
@@ -77,7 +76,8 @@ struct store* store_open(const char* path, enum store_mode mode, struct error* e
 	struct store* s;
 	bool good;
 	if (!*path) {
-		error_set(e, "the store's name is empty; it is a file or postgresql://… (--no-store keeps nothing)");
+		error_set(e,
+		          "the store's name is empty: expected a file or postgresql://… (--no-store keeps nothing)");
 		return NULL;
 	}
 	if (!is_address(path) && strstr(path, "://")) {

@@ -62,7 +62,7 @@ bool outbox_put(struct outbox* o, const struct store_job* job, struct error* e) 
 		o->put++;
 	} else {
 		free(w.data);
-		error_set(e, "%s: %d writes wait for it already", o->remote->path, o->n);
+		error_set(e, "%s: the queue of writes is full (%d are waiting)", o->remote->path, o->n);
 	}
 	pthread_mutex_unlock(&o->lock);
 	(void)!write(o->wake, &(uint64_t){1}, sizeof(uint64_t));
@@ -296,7 +296,7 @@ struct outbox* outbox_open(struct store* local, const char* path, struct error* 
 	o->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	bool good = open_remote(o, path, e);
 	if (good && (o->wake < 0 || pthread_create(&o->thread, NULL, run_thread, o) != 0))
-		good = error_set(e, "no thread could be started for the mask store");
+		good = error_set(e, "the mask store's thread could not be started");
 	o->running = good;
 	if (good)
 		return o;

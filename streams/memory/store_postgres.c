@@ -169,7 +169,7 @@ static int64_t read_version(struct store* s, const char* doing, struct error* e)
 	if (whose != OTHERS)
 		return whose; /* no tables, or an error */
 	s->postgres->unfit = true;
-	error_set(e, "%s: its schema \"swiftlet\" is another program's (left as it is)", s->path);
+	error_set(e, "%s: its schema \"swiftlet\" belongs to another program (left as it is)", s->path);
 	return -1;
 }
 
@@ -438,8 +438,8 @@ static bool choose_tls(const PQconninfoOption* option, const char** tls, struct 
 	           strict = strcmp(mode, "require") == 0 || strncmp(mode, "verify-", 7) == 0;
 	*tls = here || strict ? NULL : "require";
 	return here || strict || !*mode ||
-	       error_set(e, "--store: a database on another machine is reached only by TLS: sslmode=require, "
-	                    "verify-ca or verify-full");
+	       error_set(e, "--store: a database on another machine needs TLS: set sslmode=require, verify-ca or "
+	                    "verify-full");
 }
 
 /* The address for messages: host and database, without user and password. */
@@ -456,8 +456,8 @@ struct store* postgres_prepare(const char* path, enum store_mode mode, struct er
 	const char* tls;
 	PQconninfoOption* option = PQconninfoParse(path, &words);
 	if (!option) {
-		error_set(e, "--store: this is not an address of PostgreSQL: %.*s",
-		          first_line(words ? words : "no memory"), words ? words : "no memory");
+		error_set(e, "--store: expected an address of PostgreSQL: %.*s",
+		          first_line(words ? words : "out of memory"), words ? words : "out of memory");
 		PQfreemem(words);
 		return NULL;
 	}

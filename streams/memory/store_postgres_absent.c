@@ -4,7 +4,7 @@
 struct store* postgres_prepare(const char* path, enum store_mode mode, struct error* e) {
 	(void)path, (void)mode;
 	error_set(e,
-	          "this swiftlet was built without PostgreSQL (libpq was not found then): --store takes a file");
+	          "this swiftlet was built without PostgreSQL, because libpq was not found: give --store a file");
 	return NULL;
 }
 

@@ -44,7 +44,8 @@ static bool report_failure(const struct store* s, const char* doing, struct erro
 		                 path, words);
 	case SQLITE_BUSY:
 	case SQLITE_LOCKED:
-		return error_set(e, "%s is locked by another process; waited while %s", path, doing);
+		return error_set(e, "%s is locked by another process, and waiting did not help (while %s)", path,
+		                 doing);
 	case SQLITE_READONLY:
 		return error_set(e, "%s cannot be written: it or its folder is read-only", path);
 	case SQLITE_FULL:
@@ -203,7 +204,7 @@ static bool check_application(struct store* s, int64_t* version, struct error* e
 	if (application < 0 || tables < 0)
 		return false;
 	if (application != APPLICATION_ID && (tables > 0 || application != 0 || *version != 0))
-		return error_set(e, "%s is another program's database, not a mask store (left as it is)", s->path);
+		return error_set(e, "%s is a database of another program, not a mask store (left as it is)", s->path);
 	return store_check_schema(s, *version, MASKS_SINCE, e);
 }
 
@@ -214,7 +215,7 @@ static bool take_words(void* user, const struct sql_value* column, struct error*
 }
 
 static bool check_whole(struct store* s, struct error* e) {
-	char found[200] = "the check gave nothing";
+	char found[200] = "the check returned nothing";
 	return run_sql(s, "PRAGMA quick_check(1)", "checking it", NULL, 0, take_words, found, e) &&
 	       (strcmp(found, "ok") == 0 ||
 	        error_set(e, "%s is damaged: %s (left as it is; restore a copy or choose another --store)",
@@ -259,7 +260,8 @@ static bool check_path(const char* path, enum store_mode mode, struct error* e) 
 	struct stat st;
 	if (stat(path, &st) == 0) {
 		if (!S_ISREG(st.st_mode))
-			return error_set(e, "%s is not a regular file; a mask store is one", path);
+			return error_set(e, "%s is not a regular file: expected the file of a mask store, or a new file",
+			                 path);
 		if (access(path, R_OK) != 0)
 			return error_set(e, "%s cannot be read: %s", path, strerror(errno));
 		if (mode != STORE_READ && access(path, W_OK) != 0)

@@ -43,8 +43,7 @@ bool api_fail(struct api_error* e, int status, const char* code, const char* for
 bool api_no_memory(struct api_error* e) { return api_fail(e, 500, NULL, "The server is out of memory."); }
 
 bool api_unknown(struct api_error* e, const char* field) {
-	return api_refuse(e, field, "unsupported_field", "The field '%.80s' is not known here; leave it out.",
-	                  field);
+	return api_refuse(e, field, "unsupported_field", "The field '%.80s' is unknown: leave it out.", field);
 }
 
 char* api_error_text(const struct api_error* e) {
@@ -223,9 +222,10 @@ char* api_texts(const cJSON* content, const char* field, const char* name, const
 		const char* type = api_text(part, "type");
 		const char* text = api_text(part, type && strcmp(type, "refusal") == 0 ? "refusal" : "text");
 		if (!type || !text || !json_lists(types, type)) {
-			api_refuse(e, field, "unsupported_field",
-			           "'%s' holds a part of type \"%.40s\" or without a text; this model reads only text.",
-			           name, type ? type : "");
+			api_refuse(
+			    e, field, "unsupported_field",
+			    "'%s' holds a part of type \"%.40s\", or a part without a text; this model reads only text.",
+			    name, type ? type : "");
 			text_free(&all);
 			return NULL;
 		}

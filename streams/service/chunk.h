@@ -1,4 +1,4 @@
-/* How many rows of prompts an iteration computes, by the cost of passes.
+/* Chooses how many rows of prompts an iteration computes, by the cost of passes.
  *
  * A whole chunk is the most rows that cost no more than eight plain steps, and at least 32. A whole iteration
  * is meant to cost no more than that, drafts and other sequences' rows included. So a token, and a new

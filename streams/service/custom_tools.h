@@ -1,5 +1,5 @@
-/* Tools of a chat request that are no functions. A custom tool takes a text; the model knows it as a function
- * of {"input": TEXT}. Tools that the vendor hosts are left out. */
+/* Tools of a chat request that are not functions. A custom tool takes a text; the model knows it as a
+ * function of {"input": TEXT}. Tools that the vendor hosts are left out. */
 #pragma once
 
 #include "streams/service/generation.h"

@@ -1,4 +1,4 @@
-/* Writes vectors of prompts. */
+/* Writes the embedding vectors of prompts. */
 #pragma once
 
 #include "streams/service/generation.h"

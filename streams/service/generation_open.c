@@ -99,8 +99,10 @@ static bool encode_text(struct http_call* c, struct generation* g, int i) {
 	if (!good)
 		return api_no_memory(&c->error);
 	return list->n > 0 ||
-	       api_refuse(&c->error, prompt_field(g), "invalid_value",
-	                  "'%s' is empty and the model has no token to begin with.", prompt_field(g));
+	       api_refuse(
+	           &c->error, prompt_field(g), "invalid_value",
+	           "'%s' is empty, and the model has no token that begins a text: send at least one character.",
+	           prompt_field(g));
 }
 
 static bool encode_prompts(struct http_call* c, struct generation* g) {
@@ -279,7 +281,7 @@ static bool name_generation(struct http_call* c, struct generation* g) {
 	const struct server_options* o = &c->server->option;
 	uint64_t random[3];
 	if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-		return api_fail(&c->error, 500, NULL, "No random name could be had.");
+		return api_fail(&c->error, 500, NULL, "The system gave no random number for the answer's id.");
 	if (!g->request.has_seed)
 		g->request.ask.seed = o->has_seed ? o->work.session.sampling.seed : random[2];
 	snprintf(g->id, sizeof g->id, "%s%016llx%08llx", g->formatter->id, (unsigned long long)random[0],

@@ -107,7 +107,7 @@ static void stream_step(struct choice* c, const struct swiftlet_step* step) {
 	emit_output(c, step);
 	g->heard = seconds_now();
 	if (g->out.size - g->sent > GENERATION_BACKLOG) {
-		log_line("swiftlet: a client does not read its stream: cancelled");
+		log_line("swiftlet: a client did not read its stream, so its request was cancelled");
 		g->gone = true;
 	}
 	generation_wake(g);

@@ -80,10 +80,9 @@ bool infill_encode(const struct generation* g, struct api_request* q, struct tok
 	const struct infill_family* f = family_of(t);
 	const char* text = q->prompt[0].text;
 	if (!f)
-		return api_refuse(
-		    e, "suffix", "unsupported_field",
-		    "'suffix' must be empty: this model has no tokens to fill in the middle. A coder model, "
-		    "such as Qwen2.5-Coder, has.");
+		return api_refuse(e, "suffix", "unsupported_field",
+		                  "'suffix' must be empty: this model has no tokens to fill in the middle. Coder "
+		                  "models, such as Qwen2.5-Coder, have them.");
 	add_ends(f, t, q);
 	const int32_t bos = tokenizer_bos(t);
 	bool good = !tokenizer_adds_bos(t) || bos < 0 || token_list_append(out, bos);

@@ -1,9 +1,9 @@
 /* Reads JSON as models write it, byte by byte: finds the end of a value and corrects it to RFC 8259.
  *
  * Valid JSON comes out as it was written. Corrections: control characters inside strings are escaped, a
- * backslash before a letter that is no escape is doubled, Python's True, False and None become JSON's words,
- * a bare word becomes a string, a missing comma is added and an extra one removed. Literals of Python become
- * JSON too: strings in single quotes, their escapes, and tuples. */
+ * backslash before a letter that is not an escape is doubled, Python's True, False and None become JSON's
+ * words, a bare word becomes a string, a missing comma is added and an extra one removed. Literals of Python
+ * become JSON too: strings in single quotes, their escapes, and tuples. */
 #pragma once
 
 #include "streams/text.h"

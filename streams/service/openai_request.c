@@ -76,7 +76,8 @@ static bool read_max_tokens(struct reading* r) {
 	q->prompt_only = q->ask.max_tokens == 0;
 	q->ask.max_tokens = q->prompt_only ? 1 : q->ask.max_tokens < 0 ? 0 : q->ask.max_tokens;
 	return before == 0 || before == q->ask.max_tokens ||
-	       refuse(r, "invalid_value", "'%s' differs from another limit of tokens; give one.", r->name);
+	       refuse(r, "invalid_value",
+	              "'%s' differs from another field that limits the tokens: send one of them.", r->name);
 }
 
 /* vLLM and llama.cpp write "off" as -1. */
@@ -339,8 +340,8 @@ static bool read_only(struct reading* r) {
 	const char* at = text ? strstr(only, text) : NULL;
 	const bool good = at && at[strlen(text)] == ',' && (at == only || at[-1] == ',');
 	cJSON_free(text);
-	return good || refuse(r, "unsupported_field", "'%s' must be %.*s: this server has no other.", r->name,
-	                      (int)strlen(only) - 1, only);
+	return good || refuse(r, "unsupported_field", "'%s' must be %.*s: this server supports no other value.",
+	                      r->name, (int)strlen(only) - 1, only);
 }
 
 /* The text after the gap, which a coder model fills. */
@@ -472,7 +473,7 @@ static bool read_allowed(struct reading* r, const cJSON* tools) {
 	r->to->allowed_tools = any ? json_print(kept) : NULL;
 	cJSON_Delete(kept);
 	r->to->tool_choice = api_is(allowed, "mode", "required") ? TOOLS_REQUIRED : TOOLS_AUTO;
-	return any || refuse(r, "invalid_value", "'tool_choice.tools' must name some of 'tools'.");
+	return any || refuse(r, "invalid_value", "'tool_choice.tools' must name at least one of 'tools'.");
 }
 
 /* A word may stand alone, or be the type of an object, as Anthropic's clients write it. */
@@ -607,10 +608,11 @@ static bool read_fields(struct reading* r, int where) {
 	q->ask.top_p = fmax(q->ask.top_p, 1e-6);
 	if (q->grammar && q->ask.ignore_eos && q->ask.n_end_tokens == 0)
 		return api_refuse(r->error, "ignore_eos", "invalid_value",
-		                  "'ignore_eos' beside an output format needs 'stop_token_ids', which end it.");
+		                  "'ignore_eos' with an output format needs 'stop_token_ids', because some token "
+		                  "must end the answer.");
 	if (q->suffix && (q->n_prompts != 1 || !q->prompt[0].text || q->echo))
 		return api_refuse(r->error, "suffix", "invalid_value",
-		                  "'suffix' needs one 'prompt', a string, and no 'echo'.");
+		                  "'suffix' needs a 'prompt' that is one string, and no 'echo'.");
 	if (q->n * (q->chat ? 1 : q->n_prompts) > API_MAX_CHOICES)
 		return api_refuse(r->error, "n", "invalid_value", "More than %d choices are asked for.",
 		                  API_MAX_CHOICES);

@@ -73,7 +73,7 @@ static void log_store(struct scheduler* s) {
 	if (k.store_failed && !s->logged_full)
 		log_line("swiftlet: %s; what was learned is kept in memory until it can be stored", k.store_message);
 	else if (!k.store_failed && s->logged_full)
-		log_line("swiftlet: the store is written again");
+		log_line("swiftlet: the store can be written again");
 	s->logged_full = k.store_failed;
 }
 
@@ -516,7 +516,7 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
 		memory_on_event(o->memory, on_memory_event, s);
 	if (good)
 		s->started = pthread_create(&s->thread, NULL, run_thread, s) == 0 ||
-		             error_set(e, "no thread for the scheduler");
+		             error_set(e, "the scheduler's thread could not be started");
 	if (s->started)
 		return s;
 	scheduler_close(s);

@@ -83,7 +83,7 @@ static bool open_port(struct server* s, struct error* e) {
 	} else if (fd >= 0)
 		close(fd);
 	const char* const advice =
-	    errno == EADDRINUSE ? "; another program serves there, and --port 0 takes a free port" : "";
+	    errno == EADDRINUSE ? "; another program uses this port, and --port 0 takes a free one" : "";
 	good = good || error_set(e, "%s port %d cannot be served: %s%s", s->option.host, s->option.port,
 	                         strerror(errno ? errno : EADDRNOTAVAIL), advice);
 	freeaddrinfo(found);
@@ -93,11 +93,14 @@ static bool open_port(struct server* s, struct error* e) {
 static bool open_prompts(struct server* s, struct error* e) {
 	const struct model_shape* shape = &s->model->weights.shape;
 	if (attention_blocks(shape) < shape->n_blocks)
-		return error_set(e, "--prompt-cache: the states of %s's recurrent blocks are not kept on disk",
+		return error_set(e,
+		                 "--prompt-cache: %s has recurrent blocks, whose states cannot be kept on disk: "
+		                 "leave the option out",
 		                 s->model->name);
 	if (!s->engine->backend->page_restore)
-		return error_set(e, "--prompt-cache: %s does not keep prompts on disk; the CPU does, in one process",
-		                 s->engine->backend->name);
+		return error_set(
+		    e, "--prompt-cache: the backend %s does not keep prompts on disk; the CPU does so in one process",
+		    s->engine->backend->name);
 	s->option.work.prompts =
 	    prompt_cache_open(s->option.prompt_cache, s->option.prompt_cache_bytes, s->model->fingerprint,
 	                      (const char(*)[PROMPT_CACHE_NAME])s->tenant_name, e);
@@ -115,7 +118,7 @@ static bool open_memories(struct server* s, struct error* e) {
 static bool check_host(const char* host, struct error* e) {
 	const char* const colon = strchr(host, ':');
 	return !colon || strchr(colon + 1, ':') ||
-	       error_set(e, "--host %s: expected an address alone; --port sets the port", host);
+	       error_set(e, "--host %s: expected an address without a port; --port sets the port", host);
 }
 
 static bool check_variables(const char* variables, struct error* e) {

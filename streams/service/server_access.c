@@ -171,7 +171,10 @@ bool server_read_keys(struct server* s, struct error* e) {
 	prompt_cache_tenant("", s->tenant_name[0]);
 	if (!o->key_file && !o->key)
 		return s->loopback ||
-		       error_set(e, "other machines reach --host %s: it needs --api-key-file or --api-key", o->host);
+		       error_set(
+		           e,
+		           "--host %s can be reached from other machines: give keys with --api-key-file or --api-key",
+		           o->host);
 	if ((o->key && !read_key(s, o->key, e)) || (o->key_file && !read_key_file(s, o->key_file, e)))
 		return false;
 	name_admins(s);
@@ -329,7 +332,7 @@ bool call_enter(struct http_call* c) {
 	pthread_mutex_unlock(&s->rate_lock);
 	if (!fits)
 		return api_fail(&c->error, 429, "too_many_connections",
-		                "More than %d requests from this address are running: wait for some of them.",
+		                "More than %d requests from this address are running: wait until one has ended.",
 		                o->address_connections);
 	return paced ||
 	       api_fail(&c->error, 429, "rate_limit_exceeded",

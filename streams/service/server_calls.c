@@ -126,7 +126,7 @@ bool call_reply_error(struct http_call* c, const struct api_error* e) {
 }
 
 bool call_abandoned(struct http_call* c) {
-	return api_fail(&c->error, 499, "cancelled", "The client has gone.");
+	return api_fail(&c->error, 499, "cancelled", "The client has closed its connection.");
 }
 
 /* ---- where it goes ------------------------------------------------------------------------ */
@@ -229,8 +229,9 @@ static bool check_body_headers(struct http_call* c) {
 	const char* coding = call_header(c, "Content-Encoding");
 	if (takes_body && has_body && coding && *coding && strcasecmp(coding, "identity") != 0 &&
 	    !body_coding_known(coding))
-		return api_fail(&c->error, 415, "unsupported_content_encoding",
-		                "The body is encoded as '%.40s': send it as it is, or by gzip or deflate.", coding);
+		return api_fail(
+		    &c->error, 415, "unsupported_content_encoding",
+		    "The body is encoded as '%.40s': send it without compression, or with gzip or deflate.", coding);
 	/* a page's plain form post is no call; curl names its bodies a form, and some clients name none */
 	return !takes_body || !has_body || !call_header(c, "Origin") ||
 	       (type && strncasecmp(type, "application/json", 16) == 0) ||
@@ -368,7 +369,7 @@ static bool take_body(struct http_call* c, const char* data, size_t* size) {
 
 static bool reply_failure(struct http_call* c) {
 	if (!c->error.status)
-		api_fail(&c->error, 500, NULL, "The answer could not be made.");
+		api_fail(&c->error, 500, NULL, "The server could not make an answer: it may be out of memory.");
 	return call_reply_error(c, &c->error);
 }
 

@@ -179,7 +179,7 @@ static struct pending_connection* find_spare(struct connection_gate* d) {
 
 static void refuse_waiting(struct connection_gate* d, struct pending_connection* v) {
 	struct api_error e;
-	api_fail(&e, 503, "no_connection_free", "The server is busy, no connection is free: try again later.");
+	api_fail(&e, 503, "no_connection_free", "The server has no free connection: try again later.");
 	refuse_connection(d, v, &e);
 }
 

@@ -50,7 +50,7 @@ static void write_requests(const struct metrics* m, struct text* out) {
 				put_rows(out, "swiftlet_", "", &row, 1);
 				help = NULL;
 			}
-	help = "Generations ended, by how.";
+	help = "Generations that ended, by reason.";
 	for (int s = SWIFTLET_EOS; s <= SWIFTLET_CANCELLED; s++, help = NULL) {
 		char label[64];
 		snprintf(label, sizeof label, "stop=\"%s\"", swiftlet_stop_name((enum swiftlet_stop)s));
@@ -62,9 +62,9 @@ static void write_requests(const struct metrics* m, struct text* out) {
 /* Counters of each drafter: candidates verified, accepted, and expected to be accepted. */
 static void write_sources(const struct metrics* m, struct text* out) {
 	static const char* const name[][2] = {
-	    {"candidates_total", "Draft candidates verified, by who proposed them."},
-	    {"candidates_accepted_total", "Draft candidates kept, by who proposed them: tokens by source."},
-	    {"candidates_expected_total", "Draft candidates expected to be kept, by who proposed them."}};
+	    {"candidates_total", "Draft candidates verified, by drafter."},
+	    {"candidates_accepted_total", "Draft candidates accepted, by drafter."},
+	    {"candidates_expected_total", "Draft candidates expected to be accepted, by drafter."}};
 	for (int k = 0; k < 3; k++)
 		for (int i = 0; swiftlet_source_name(i); i++) {
 			const double counts[] = {(double)m->source[i].rows, (double)m->source[i].accepted,
@@ -80,7 +80,8 @@ static void write_work(const struct metrics* m, struct text* out) {
 	const struct metric_row rows[] = {
 	    {"failures_total", NULL, "Generations that the backend failed.", (double)m->failures},
 	    {"tokens_total", "kind=\"prompt\"",
-	     "Tokens of prompts, those of them found in a cache, and generated.", (double)m->prompt_tokens},
+	     "Tokens of prompts, prompt tokens found in a cache, and generated tokens.",
+	     (double)m->prompt_tokens},
 	    {"tokens_total", "kind=\"cached\"", NULL, (double)m->cached_tokens},
 	    {"tokens_total", "kind=\"generated\"", NULL, (double)m->tokens},
 	    {"seconds_total", "phase=\"prefill\"", "Seconds spent, by phase.", m->prefill},
@@ -90,32 +91,32 @@ static void write_work(const struct metrics* m, struct text* out) {
 	    {"seconds_total", "phase=\"optimize\"", NULL, m->optimize},
 	    {"seconds_total", "phase=\"other\"", NULL, m->other},
 	    {"draft_steps_total", NULL, "Draft steps.", (double)m->draft_steps},
-	    {"accepted_total", NULL, "Draft tokens kept by verification.", (double)m->accepted},
+	    {"accepted_total", NULL, "Draft tokens that verification accepted.", (double)m->accepted},
 	    {"rounds_total", NULL, "Rounds with a draft step.", (double)m->rounds},
-	    {"round_tokens_total", NULL, "Tokens emitted by those rounds.", (double)m->round_tokens},
-	    {"lost_rounds_total", NULL, "Rounds that took longer than plain steps for their tokens.",
+	    {"round_tokens_total", NULL, "Tokens emitted by rounds with a draft step.", (double)m->round_tokens},
+	    {"lost_rounds_total", NULL, "Rounds that took longer than plain steps for the same tokens.",
 	     (double)m->lost_rounds},
-	    {"saved_seconds_total", NULL, "Seconds that rounds took less than plain steps for their tokens.",
+	    {"saved_seconds_total", NULL, "Seconds that rounds saved over plain steps for the same tokens.",
 	     m->saved},
-	    {"lost_seconds_total", NULL, "Seconds that rounds took more than plain steps for their tokens.",
+	    {"lost_seconds_total", NULL, "Seconds that rounds lost against plain steps for the same tokens.",
 	     m->lost},
 	    {"full_passes_total", NULL, "Full passes after the prefill.", (double)m->full_passes},
-	    {"optimize_steps_total", NULL, "Masks scored by the search while it served.",
+	    {"optimize_steps_total", NULL, "Masks that the search scored while requests ran.",
 	     (double)m->optimize_steps},
-	    {"idle_optimize_steps_total", NULL, "Masks scored by the search while no request ran.",
+	    {"idle_optimize_steps_total", NULL, "Masks that the search scored while no request ran.",
 	     (double)m->idle_steps},
 	    {"idle_seconds_total", NULL, "Seconds of learning while no request ran, at idle priority.",
 	     m->idle_seconds},
-	    {"mean_generated", NULL, "M: tokens a round, over all generations.",
+	    {"mean_generated", NULL, "M: mean number of tokens a round, over all generations.",
 	     quotient((double)m->round_tokens, (double)m->rounds)},
-	    {"alpha", NULL, "Accepted over draft steps, over all generations.",
+	    {"alpha", NULL, "Accepted draft tokens over draft steps, over all generations.",
 	     quotient((double)m->accepted, (double)m->draft_steps)},
 	    {"draft_read", NULL,
-	     "Share of the layers' weights that the model's draft steps read, of the last one.", m->read},
-	    {"draft_weights_made", NULL, "Share of the draft weights that is made.", m->draft_weights},
-	    {"matchness", NULL, "Of the mask that drafted last.", m->matchness},
+	     "Share of the layers' weights that draft steps of the model read, in the last generation.", m->read},
+	    {"draft_weights_made", NULL, "Share of the draft weights that has been made.", m->draft_weights},
+	    {"matchness", NULL, "Matchness of the mask that drafted last.", m->matchness},
 	    {"speedup", NULL, "Expected speed-up of the last generation (SWIFT, Eq. 6).", m->expected_speedup},
-	    {"tokens_per_second", NULL, "Generated tokens a second of decoding.",
+	    {"tokens_per_second", NULL, "Generated tokens per second of decoding.",
 	     m->decode > 0 ? (double)m->tokens / m->decode : (double)NAN}};
 	ROWS(out, "swiftlet_", "", rows);
 }
@@ -142,26 +143,30 @@ static void write_now(struct server* s, const struct scheduler_now* now, struct 
 	const struct metric_row rows[] = {
 	    {"queue_length", NULL, "Requests that wait for a session.", now->queue},
 	    {"queue_limit", NULL, "Requests that may wait.", s->option.work.queue},
-	    {"sessions", NULL, "Sessions there are.", s->option.work.sessions},
+	    {"sessions", NULL, "Sessions in all.", s->option.work.sessions},
 	    {"sessions_busy", NULL, "Sessions that generate.", now->busy},
 	    {"connections", NULL, "Open connections.", gate_present(s->gate)},
-	    {"connections_pending", NULL, "Connections whose request's headers are awaited.",
+	    {"connections_pending", NULL, "Connections that have not sent a whole request head yet.",
 	     gate_pending(s->gate)},
 	    {"up_seconds", NULL, "Seconds since the service began.", seconds_now() - s->began},
 	    {"prompt_cache_found_total", NULL, "Pages of prompts that were read from disk.", (double)p.found},
 	    {"prompt_cache_kept_total", NULL, "Pages of prompts that were written to disk.", (double)p.kept},
-	    {"prompt_cache_damaged_total", NULL, "Files of them that were refused.", (double)p.damaged},
-	    {"prompt_cache_bytes", NULL, "Of pages of prompts on disk.", (double)p.bytes},
-	    {"mask_changes_total", NULL, "Times the search found a better mask or a stored one was taken up.",
+	    {"prompt_cache_damaged_total", NULL, "Files of prompt pages that were damaged, and removed.",
+	     (double)p.damaged},
+	    {"prompt_cache_bytes", NULL, "Bytes of prompt pages on disk.", (double)p.bytes},
+	    {"mask_changes_total", NULL,
+	     "Times that the search found a better mask, or that a stored mask was taken up.",
 	     (double)(k.improved + k.recalled)},
-	    {"mask_recalls_total", NULL, "Times a stored mask was taken up.", (double)k.recalled},
-	    {"masks_settled_total", NULL, "Masks that held, so that their search rests.", (double)k.converged},
+	    {"mask_recalls_total", NULL, "Times that a stored mask was taken up.", (double)k.recalled},
+	    {"masks_settled_total", NULL, "Masks that have converged, so their search has stopped.",
+	     (double)k.converged},
 	    {"drift_events_total", NULL, "Times that acceptance drifted and the search started again.",
 	     (double)k.drifts},
 	    {"bank_masks", NULL, "Masks in the bank.", k.entries},
-	    {"bank_evictions_total", NULL, "Masks that left the bank for want of room.", (double)k.evictions},
+	    {"bank_evictions_total", NULL, "Masks that were dropped because the bank was full.",
+	     (double)k.evictions},
 	    {"store_failed", NULL, "1 while the last write to the store failed.", k.store_failed},
-	    {"store_away", NULL, "1 while the database that others share cannot be used.", k.store.away},
+	    {"store_away", NULL, "1 while the database that replicas share cannot be used.", k.store.away},
 	    {"store_waiting", NULL, "Writes that wait for the database.", k.store.waiting},
 	    {"store_writes_total", NULL, "Writes that reached the database.", (double)k.store.stored},
 	    {"store_news_total", NULL, "Times that other processes' writes were read.",
@@ -195,9 +200,9 @@ static void write_cache(struct text* out, const char* label, const struct schedu
 	    {"num_requests_waiting", NULL, "Requests that wait for a session.", now->queue},
 	    {"num_requests_running", NULL, "Generations that run.", now->busy},
 	    {"kv_cache_usage_perc", NULL, "Share of the cache that running generations fill, 0 to 1.", used},
-	    {"gpu_cache_usage_perc", NULL, "The same under its older name.", used},
-	    {"cache_config_info", blocks, "The cache: tokens a block, in which prefixes are kept, and blocks.",
-	     1}};
+	    {"gpu_cache_usage_perc", NULL, "kv_cache_usage_perc under its older name.", used},
+	    {"cache_config_info", blocks,
+	     "Tokens of a block of the cache, in which prefixes are kept, and number of blocks.", 1}};
 	ROWS(out, "vllm:", label, rows);
 }
 
@@ -208,7 +213,7 @@ static void write_standard(const struct metrics* m, const char* model_name, cons
 	put_label(&model, model_name);
 	const char* label = model.data ? model.data : "";
 	const struct metric_row rows[] = {
-	    {"request_success_total", "finished_reason=\"stop\"", "Generations ended, by how.",
+	    {"request_success_total", "finished_reason=\"stop\"", "Generations that ended, by reason.",
 	     (double)(m->ended[SWIFTLET_EOS] + m->ended[SWIFTLET_STOP])},
 	    {"request_success_total", "finished_reason=\"length\"", NULL, (double)m->ended[SWIFTLET_LENGTH]},
 	    {"request_success_total", "finished_reason=\"abort\"", NULL, (double)m->ended[SWIFTLET_CANCELLED]},
@@ -219,7 +224,7 @@ static void write_standard(const struct metrics* m, const char* model_name, cons
 	    {"prefix_cache_hits_total", NULL, "Tokens of prompts found in a cache.", (double)m->cached_tokens},
 	    {"spec_decode_num_drafts_total", NULL, "Rounds with a draft step.", (double)m->rounds},
 	    {"spec_decode_num_draft_tokens_total", NULL, "Draft steps.", (double)m->draft_steps},
-	    {"spec_decode_num_accepted_tokens_total", NULL, "Draft tokens kept by verification.",
+	    {"spec_decode_num_accepted_tokens_total", NULL, "Draft tokens that verification accepted.",
 	     (double)m->accepted}};
 	if (now)
 		write_cache(out, label, now);

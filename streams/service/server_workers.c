@@ -89,7 +89,7 @@ static void* run_worker(void* user) {
 		w->at_work[tenant]++;
 		pthread_mutex_unlock(&w->lock);
 		if (!call_answer(c) && !c->error.status)
-			api_fail(&c->error, 500, NULL, "The answer could not be made.");
+			api_fail(&c->error, 500, NULL, "The server could not make an answer: it may be out of memory.");
 		pthread_mutex_lock(&w->lock);
 		self->call = NULL;
 		w->at_work[tenant]--;

@@ -150,7 +150,8 @@ static char* schema_of(struct generation* g, const cJSON* tool, struct api_error
 	const bool strict = is_strict(tool), literal = g->request.literal_schemas;
 	char* text = NULL;
 	if (strict && !takes_object(schema)) {
-		refuse_strict(tool, "they are no schema of an object, and a call's arguments are one", e);
+		refuse_strict(tool, "their schema must describe an object, because a call's arguments are an object",
+		              e);
 		return NULL;
 	}
 	if (!takes_object(schema) || (!strict && !is_bound_throughout(g)))
@@ -194,13 +195,13 @@ static bool add_tool(struct tool_binding* b, struct generation* g, const cJSON* 
 	const char* name = api_text(function_of(tool), "name");
 	const char* only = g->request.tool_name;
 	if (!name || !can_be_written(name))
-		return api_refuse(e, "tools", "invalid_value",
-		                  "'tools' must hold functions, each with a name without quotes, brackets and line "
-		                  "feeds, where a call is forced, or one is strict; /v1/responses takes other types "
-		                  "of tools.");
+		return api_refuse(
+		    e, "tools", "invalid_value",
+		    "If a call is forced or a tool is strict, 'tools' must hold functions whose names have no "
+		    "quotes, brackets or line feeds; /v1/responses takes other types of tools.");
 	if (b->n == MAX_TOOLS)
 		return api_refuse(e, "tools", "invalid_value",
-		                  "'tools' must hold at most %d functions where a call is forced, or one is strict.",
+		                  "If a call is forced or a tool is strict, 'tools' must hold at most %d functions.",
 		                  MAX_TOOLS);
 	if (only && strcmp(only, name) != 0)
 		return true;

@@ -105,7 +105,7 @@ class Usage(EndToEnd):
                                 (["serve", "--ctxsize", "1"], "--ctx-size?"), (["run", "builtin", "a", "-temp", "1"], "--temp?"),
                                 (["chat", "-help"], "--help?")]:
             self.assertIn("did you mean %s" % near, self.status(2, run(*arguments)))
-        self.assertIn("expected an address alone", self.status(1, run("serve", "--host", "127.0.0.1:80")))
+        self.assertIn("expected an address without a port", self.status(1, run("serve", "--host", "127.0.0.1:80")))
         self.assertIn("no option -ngl", self.status(2, run("run", "builtin", "a", "-ngl", "99")))
         for far in (["run", "-p", "a", "--foo", "1"], ["xyz"], ["run", "-p", "a", "--q", "1"]):
             self.assertNotIn("did you mean", self.status(2, run(*far)))

@@ -213,10 +213,10 @@ def odd_parameters(s):
         assert said["finish_reason"] == "length" or isinstance(json.loads(said["message"]["tool_calls"][0]["function"]["arguments"]), dict), said
         for choice in ("required", "auto"):
             status, _, answer = s.call("POST", "/v1/chat/completions", {"messages": ASK, "max_tokens": 5, "tools": tool(parameters, True), "tool_choice": choice})
-            assert status == 400 and "a call's arguments are one" in answer["error"]["message"], answer
+            assert status == 400 and "a call's arguments are an object" in answer["error"]["message"], answer
     for name in ("a>b", "a<b", "a\nb", 'a"b', "", "a{b"):
         status, _, answer = s.call("POST", "/v1/chat/completions", {"messages": ASK, "max_tokens": 5, "tools": [{"type": "function", "function": {"name": name}}], "tool_choice": "required"})
-        assert status == 400 and "a name without quotes" in answer["error"]["message"], answer
+        assert status == 400 and "whose names have no quotes" in answer["error"]["message"], answer
     for parameters, value in (({"type": ["null", "object"], "properties": {"a": {"const": 1}}, "required": ["a"]}, {"a": 1}),
                               ({"type": "object", "required": ["b"], "additionalProperties": {"const": 2}}, {"b": 2}),
                               ({"type": "object", "const": {"c": 3}}, {"c": 3})):

@@ -399,7 +399,7 @@ static void bad_files_are_named_and_kept(void** unused) {
 	refused("text.db", "not an SQLite database");
 
 	sql("other.db", "CREATE TABLE recipes(id)");
-	refused("other.db", "another program's");
+	refused("other.db", "database of another program");
 	sql("newer.db", "PRAGMA application_id = 1937204852; PRAGMA user_version = 99; CREATE TABLE x(y)");
 	refused("newer.db", "newer than this program's");
 
@@ -533,7 +533,7 @@ static void the_oldest_schemas_are_refused(void** unused) {
 	    "PRAGMA application_id = 1937204852; PRAGMA user_version = 2;"
 	    "CREATE TABLE model(id INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL UNIQUE, name TEXT NOT NULL,"
 	    " blocks INTEGER NOT NULL);");
-	refused("old.db", "schema version 2, older than any");
+	refused("old.db", "schema version 2, which is too old");
 }
 
 /* Reading finds one mask that served 7 tokens, says nothing, and leaves the file as it was. */
