@@ -1,5 +1,5 @@
-/* Inline functions for the host and for a CUDA device, and the bits of floats for them: what they compute is
- * the same on both. */
+/* Inline functions that run on the host and on a CUDA device with the same results, and the bits of floats
+ * for them. */
 #pragma once
 
 #include <stdint.h>

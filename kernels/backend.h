@@ -1,9 +1,9 @@
 /* The only door to the arithmetic: weights, cache, pass, result.
  *
- * A backend owns the whole pass. The rooms above hand it a weight table once, make caches, and then
- * run passes; prefill, plain decoding, a draft step, tree verification and the optimizer's parallel
- * evaluation are the same call with other arguments. Nothing here knows about files, text or masks'
- * meaning. This header includes nothing of ours from other rooms. */
+ * A backend owns the whole pass. The rooms above hand it a weight table once, make caches, and then run
+ * passes; prefill, plain decoding, a draft step, tree verification and the optimizer's parallel evaluation
+ * are the same call with other arguments. Nothing here knows about files, text or the meaning of masks. This
+ * header includes no header of another room. */
 #pragma once
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* The time since some moment, by a clock that nobody sets. */
+/* The monotonic clock: seconds since some fixed moment. */
 #pragma once
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* Which channels a row keeps: a quantile of |x_j|·norm_j, without a sort (kernels/columns.h).
+/* Finds the channels that a row keeps: a quantile of |x_j|·norm_j, without a sort (kernels/columns.h).
  *
  * Included by one source file an instruction set. A float that is not negative compares as its bits do, so
  * the quantile is found bit by bit, by counting, and has the same bits everywhere. */

@@ -1,4 +1,5 @@
-/* A model's matrices by input channel (columns.h): which maps there are, where they lie, and filling them.
+/* A model's matrices by input channel (columns.h): the list of maps, their places in memory, and the code
+ * that fills them.
  *
  * A block has four maps: queries, keys and values as one, attention's output, gate and up as one, and down.
  * The bytes depend on the weights alone, not on threads or instruction sets. */

@@ -7,8 +7,8 @@
  *
  *   w[o][j] ≈ scale[j][o / 32] · (code - 7.5), code in 0…15
  *
- * Up to COLUMN_TILE_LINES neighbouring lines of all channels form a tile. What a channel has in a tile is a
- * run: its scales, filled up to whole lines, and its lines of codes. (With the scales in an array of their
+ * Up to COLUMN_TILE_LINES neighbouring lines of all channels form a tile. The data of a channel in a tile is
+ * a run: its scales, filled up to whole lines, and its lines of codes. (With the scales in an array of their
  * own every kept channel also touched a place far from its codes, which took a fifth of a product's time.) A
  * product walks through a tile's kept channels COLUMN_BESIDE at a time (kernels/cpu/column_product.h), line
  * by line. The processor's own prefetching follows such runs; single lines with gaps between them come at

@@ -171,7 +171,8 @@ bool draft_weights_plan(struct draft_weights* draft, const struct weight_table* 
 	const size_t blocks = (size_t)stored->shape.n_blocks, experts = (size_t)stored->shape.n_experts;
 	*draft = (struct draft_weights){.format = format, .rounding = rounding_here(), .stored = stored};
 	if (!stored->output.data)
-		return error_set(error, "the weights are made on the device: there is nothing here to copy");
+		return error_set(error,
+		                 "the weights are made on the device, so there is nothing to copy from the host");
 	draft->block = malloc(blocks * sizeof *draft->block);
 	draft->output = malloc(sizeof *draft->output);
 	draft->expert = malloc((blocks * experts + 1) * sizeof *draft->expert);

@@ -1,5 +1,6 @@
-/* The table of element types: what is the same wherever a type is read, checked or multiplied. A constant, so
- * that with a constant type its properties are constants too. Blocks' layouts: dtype_blocks.h. */
+/* The table of element types: the properties that readers, checks and products share. The table is a
+ * constant, so the properties of a constant type are constants too. dtype_blocks.h has the layouts of blocks.
+ */
 #pragma once
 
 #include "kernels/backend.h"

@@ -1,4 +1,4 @@
-/* How a stored row is widened to floats, written once for all processors.
+/* Widens a stored row to floats, written once for all processors.
  *
  * Included by dtype.c and, with wider registers, by cpu/avx2_decode.c, which define before it:
  *   half_at                                   a half in a block

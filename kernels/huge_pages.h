@@ -1,4 +1,4 @@
-/* Memory for large weights. */
+/* Memory in huge pages, for large weights. */
 #pragma once
 
 #include <stdlib.h>

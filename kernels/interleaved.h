@@ -2,8 +2,8 @@
  *
  * A vector then holds a word of each row, and a product needs no sums across lanes and no transposition. It
  * is the same bytes in another order: byte `at` of a block of INTERLEAVED_ROWS rows begins at
- * INTERLEAVED_ROWS·at. Blocks of some types are no whole number of words; of those a half float stands alone,
- * at the begin of blocks of 32 and at the end of blocks of 256. */
+ * INTERLEAVED_ROWS·at. Blocks of some types are not a whole number of words. In these a 16-bit float stands
+ * alone, at the beginning of blocks of 32 and at the end of blocks of 256. */
 #pragma once
 
 #include <string.h>

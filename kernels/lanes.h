@@ -1,5 +1,6 @@
-/* Vectors of floats, as many side by side as the instruction set of the including file has: what rounding of
- * weights (quantize_blocks.h, column_round.h) shares. Each function gives the same bits everywhere. */
+/* Vectors of floats, with as many lanes as the instruction set of the including file has. The files that
+ * round weights share them (quantize_blocks.h, column_round.h). Each function gives the same bits everywhere.
+ */
 #pragma once
 
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* What both backends do on the host to list the pages that drafts read: which rows' attention mass is kept,
- * and which pages have most of it. */
+/* The work that both backends do on the host to list the pages that drafts read: they choose the rows whose
+ * attention mass is kept, and the pages that have most of it. */
 #pragma once
 
 #include "kernels/backend.h"

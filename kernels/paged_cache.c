@@ -16,8 +16,8 @@ int paged_most(int capacity) { return pages_for(capacity + MAX_ROWS) + 1; }
 static bool want_pages(struct paged_cache* c, struct page_pool* pool, struct error* error) {
 	if (!pages_want(pool, c->most_pages))
 		return error_set(error,
-		                 "a cache of %d tokens takes %zu MiB at most: there are %zu MiB for all (--context "
-		                 "and --cache-memory set them)",
+		                 "a cache of %d tokens may take %zu MiB, but all caches together have %zu MiB: lower "
+		                 "--context or raise --cache-memory",
 		                 c->head.capacity, (size_t)c->most_pages * pool->page_bytes >> 20,
 		                 (size_t)pool->made * pool->page_bytes >> 20);
 	c->pool = pool;

@@ -1,10 +1,10 @@
 /* The messages between processes that share one model.
  *
  * A rank is such a process; rank 0 leads. Each computes a share of every matrix's output rows and gets the
- * others' from them: no sum is ever cut in two, so that the bits are those of one process (tensor parallelism
- * by output rows alone; Shoeybi et al. 2019, Megatron-LM, cut every second matrix by columns and add up,
- * which moves less and changes bits). A rank that dies ends all the others: who implements this sees to it.
- */
+ * others' from them: no sum is ever cut in two, so the bits are those of one process. This is tensor
+ * parallelism by output rows alone. (Shoeybi et al. 2019, Megatron-LM, cut every second matrix by columns and
+ * add up, which moves less data and changes bits.) If a rank dies, all others must end; the implementation
+ * takes care of that. */
 #pragma once
 
 #include <stdbool.h>

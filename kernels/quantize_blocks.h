@@ -6,7 +6,7 @@
  * (Σqx - ΣqΣx/n)² / (Σq² - (Σq)²/n) of Σ(x - mean)². The division whose line explains more is kept, and the
  * weights are rounded once more to what s and m became when they were stored.
  *
- * Making draft weights must cost few plain steps, or drafting earns them back too late: so nothing here is
+ * Making draft weights must cost few plain steps, because drafting has to earn them back. So nothing here is
  * summed across lanes. It is compiled for any processor and for AVX2 (cpu/avx2_quantize_row.c), to the same
  * bytes. */
 #include <float.h>

@@ -1,9 +1,9 @@
 /* Coupled sampling of one row of logits.
  *
- * The token at position i is argmax over v of log p_i(v) + G(seed, sequence, i, v), with p the
- * processed target distribution and G standard Gumbel noise made by a counter, so that any model that
- * looks at the same position with the same noise tends to choose the same token, and the target's own
- * choice is plain decoding's whatever was drafted (Gumbel-max; design section 4, promise 2). */
+ * The token at position i is argmax over v of log p_i(v) + G(seed, sequence, i, v), with p the processed
+ * target distribution and G standard Gumbel noise made by a counter (Gumbel-max). A draft model that uses the
+ * same noise at the same position tends to choose the same token. The target's own choice is that of plain
+ * decoding, whatever was drafted (docs/architecture.md, "Exactness"). */
 #pragma once
 
 #include "kernels/backend.h"

@@ -1,6 +1,6 @@
-/* How the elements of a made-up weight tensor come about: a counter-based generator, so that a CPU
- * and a GPU make the same values in any order. kernels/synth_value.h computes them; why the fields are
- * what they are is core/model/synth.c's business. */
+/* Describes the elements of a synthetic weight tensor. A counter-based generator makes them, so that a CPU
+ * and a GPU make the same values in any order. kernels/synth_value.h computes them; core/model/synth.c
+ * explains how the fields are chosen. */
 #pragma once
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* Blocks of quantized elements for made-up tensors, as inline functions for C and for CUDA C++: plain
+/* Blocks of quantized elements for synthetic tensors, as inline functions for C and for CUDA C++: plain
  * rounding to nearest within a block's range, with no search for better scales, which random weights would
  * not notice. Formats and formulas: kernels/dtype_blocks.h. */
 #pragma once

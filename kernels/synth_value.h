@@ -1,4 +1,4 @@
-/* The elements of made-up tensors, as inline functions for C and for CUDA C++.
+/* The elements of synthetic tensors, as inline functions for C and for CUDA C++.
  *
  * An element is a pure function of (tensor, row, column). All draws are integers, and one rounded
  * multiplication turns them into a float: nothing that a compiler could fuse or reorder, so every

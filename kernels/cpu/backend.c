@@ -56,8 +56,8 @@ static bool check_sharing(const struct model_shape* s, struct error* error) {
 		                 s->sharing_from, s->n_blocks, s->token_input);
 	for (int i = 0; i < s->n_blocks; i++)
 		if (block_keys_of(s, i) < 0)
-			return error_set(error,
-			                 "block %d reads the keys of an earlier block, and there is none of its kind", i);
+			return error_set(
+			    error, "block %d has to read the keys of an earlier block of its kind, and there is none", i);
 	return true;
 }
 
@@ -66,8 +66,7 @@ static bool check_recurrence(const struct model_shape* s, struct error* error) {
 	if (attention_blocks(s) == s->n_blocks && r->key_heads == 0 && r->value_heads == 0)
 		return true;
 	if (attention_blocks(s) == 0)
-		return error_set(error,
-		                 "all of the model's blocks are recurrent; one at least has to have attention");
+		return error_set(error, "all of the model's blocks are recurrent; at least one needs attention");
 	if (r->key_dim == 0 && r->key_heads == 0 && r->value_heads == 1 && r->value_dim == s->dim &&
 	    r->kernel >= 1 && r->kernel <= MOST_TAPS)
 		return true; /* a short convolution */
@@ -116,11 +115,10 @@ static bool check_shape(const struct weight_table* w, struct error* error) {
 	if (s->latent < 0 ||
 	    (s->latent > 0 && (s->head_dim != s->latent + s->rope.dim || s->kv_heads != 1 || s->nope_dim < 1 ||
 	                       s->value_dim < 1 || s->query_latent < 0 || s->full_head_dim || s->sharing_from)))
-		return error_set(
-		    error,
-		    "the model's latent attention has heads of %d over %d key/value heads; %d latent and %d "
-		    "turned elements over one were expected",
-		    s->head_dim, s->kv_heads, s->latent, s->rope.dim);
+		return error_set(error,
+		                 "the model's latent attention has heads of %d over %d key/value heads; expected %d "
+		                 "latent and %d rotated elements over one",
+		                 s->head_dim, s->kv_heads, s->latent, s->rope.dim);
 	if ((int64_t)s->heads * (s->nope_dim + s->value_dim) > 1 << 24 || s->query_latent > 1 << 24)
 		return error_set(error, "the model's latent attention has a size over 2^24");
 	if (s->n_experts < 0 ||
@@ -260,7 +258,7 @@ static bool check_block_altup(const struct weight_table* w, int i, struct error*
 	char whose[32];
 	snprintf(whose, sizeof whose, "block %d's ", i);
 	if (rank > 1 << 24)
-		return error_set(error, "block %d's second path has a rank of %lld; 2^24 at most is supported", i,
+		return error_set(error, "block %d's second path has a rank of %lld; at most 2^24 is supported", i,
 		                 (long long)rank);
 	return s->altup == 0 || check_all(expected, sizeof expected / sizeof *expected, whose, error);
 }
@@ -328,7 +326,7 @@ static bool check_block(const struct weight_table* w, int i, struct error* error
 	if (!gated && tensor_present(&b->w_up))
 		return error_set(error, "block %d has a gate that its activation does not take", i);
 	if (ffn > 1 << 24)
-		return error_set(error, "block %d's MLP has %lld inputs; 2^24 at most are supported", i,
+		return error_set(error, "block %d's MLP has %lld inputs; at most 2^24 are supported", i,
 		                 (long long)ffn);
 	const struct expected maps[] = {{&b->wq, "wq", queries, from, false},
 	                                {&b->wk, "wk", kv, d, !keeps},

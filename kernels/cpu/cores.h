@@ -1,5 +1,6 @@
-/* How many threads are worth starting: the CPUs that the process is allowed, and of their time no more than
- * its control group may take (what limits a container). Threads beyond that only wait for one another. */
+/* Counts the threads that are worth starting: one for each CPU that the process may use, and no more than the
+ * CPU time that its control group allows (the limit of a container). Further threads would only wait for one
+ * another. */
 #pragma once
 
 int cores_available(void); /* >= 1 */

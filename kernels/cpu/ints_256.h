@@ -1,5 +1,5 @@
-/* Vectors of 256 bits, as matmul_quantized.h wants them: what the instruction
- * sets that have them share. */
+/* Vectors of 256 bits with the operations that matmul_quantized.h needs, shared by the instruction sets that
+ * have such vectors. */
 #include <immintrin.h>
 
 typedef __m256i ints;

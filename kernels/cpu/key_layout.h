@@ -1,8 +1,9 @@
-/* How a head's keys lie in a page: by dimension, so that a vector holds one dimension of neighbouring
+/* The layout of a head's keys in a page: by dimension, so that a vector holds one dimension of neighbouring
  * positions, and the products of a query with them need no sums across its lanes.
  *
  * F16 and F32: (head_dim, PAGE_SLOTS) elements. Q8_0: (head_dim / 32, PAGE_SLOTS) scales in half precision,
- * then (head_dim, PAGE_SLOTS) codes. As many bytes as stored rows side by side, which values are. */
+ * then (head_dim, PAGE_SLOTS) codes. This takes as many bytes as rows stored one after another, as values
+ * are. */
 #pragma once
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* A vector's lanes added up in one fixed order: halves to halves, until one is left. The sums of several
+/* Adds up a vector's lanes in one fixed order: halves to halves, until one is left. The sums of several
  * vectors at a time are the same additions. */
 #pragma once
 

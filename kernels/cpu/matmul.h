@@ -1,4 +1,4 @@
-/* Matrix products: what the instruction sets share.
+/* Matrix products: the parts that all instruction sets share.
  *
  * An output element is one dot product, and its bits depend on the weight's type and cols alone: every
  * kernel gives each element its own accumulators, feeds them in ascending order of the column and adds

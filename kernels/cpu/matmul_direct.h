@@ -1,5 +1,5 @@
-/* Products of few activation rows with quantized weights: they are multiplied in the registers where they are
- * taken apart, and nothing goes to a tile and back but scales and minima. The sums are those of the tiles, in
+/* Products of few activation rows with quantized weights. The weights are multiplied in the registers in
+ * which they are unpacked. Only scales and minima go through a tile. The sums are those of the tiles, in
  * their order. Included behind matmul_products.h.
  *
  * A tile's rows lie as far apart as the range allows. So each lane reads a stream, row behind row, and eight

@@ -1,7 +1,7 @@
 /* Products with interleaved weights (kernels/interleaved.h), vectors of 256 bits.
  *
- * Included behind matmul_products.h. A word of every weight row stands in its lane from the start, so nothing
- * is turned round: what is left to do with the weights is to part their bits. Columns are loaded, parted and
+ * Included behind matmul_products.h. Each lane holds a word of its weight row from the start, so nothing has
+ * to be transposed. Only the bits of the weights have to be unpacked. Columns are loaded, unpacked and
  * multiplied with up to INTERLEAVED_BATCH activation rows word by word, so that all sums stay in registers.
  * More activation rows read a group's weights again, from the cache. The sums are those of the tiles, in
  * their order. */

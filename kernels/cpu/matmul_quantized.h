@@ -10,12 +10,12 @@
  * and after it:
  *   quantized_run           multiplies a piece of the tiles with a group of activation rows
  *
- * LANES weight rows are taken apart together, a lane each: a vector holds four neighbouring columns of
- * every row, so that one instruction multiplies them with four columns of an activation row, sent to all
- * lanes, and nothing is left to add up across lanes. A block's scales and minima lie in vectors,
- * too, and serve a whole tile at once. A piece of the columns is taken apart into the first-level cache
- * and used by all activation rows. The loads are short and jump from row to row; so the lines of the next
- * tile are fetched ahead one after the other, as memory likes it.
+ * LANES weight rows are unpacked together, one row in each lane. A vector holds four neighbouring columns of
+ * every row. One instruction multiplies them with four columns of an activation row, which are sent to all
+ * lanes. So nothing has to be added up across lanes. A block's scales and minima lie in vectors, too, and
+ * serve a whole tile at once. A piece of the columns is unpacked into the first-level cache, and all
+ * activation rows use it. The loads are short and jump from row to row. So the lines of the next tile are
+ * fetched ahead one after another, which is the fastest order for memory.
  *
  * A block's integers are added up exactly. An element has `slots` sums: block b goes to sum b mod slots, in
  * ascending order, and at the end halves are added to halves. Pieces, tiles, groups and rows change no bit.

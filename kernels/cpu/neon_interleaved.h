@@ -3,8 +3,8 @@
  * Included by neon_quantized.h behind INTERLEAVED_BATCH (activation rows whose sums fit the registers;
  * UP_TO_INTERLEAVED_BATCH) and interleaved_small_dot.
  *
- * A word of every weight row stands in its lane from the start: weights are read from end to end, and what is
- * left to do with them is to part their nibbles. */
+ * Each lane holds a word of its weight row from the start. Weights are read from end to end, and only their
+ * nibbles have to be unpacked. */
 
 enum {
 	FETCHED_AHEAD = 4096 /* bytes: what a core reads within memory's latency; its own fetching stays behind */

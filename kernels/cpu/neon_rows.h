@@ -1,9 +1,8 @@
 /* Products of few activation rows with four weight rows side by side, read from end to end: included by
  * neon_quantized.h.
  *
- * 32 columns of each weight row are taken apart into two registers, which meet every activation row before
- * the next come; sums across a register are four rows' at a time, a lane a row. Floats meet as in the tiles.
- */
+ * 32 columns of each weight row are unpacked into two registers, which meet every activation row before the
+ * next come; sums across a register are four rows' at a time, a lane a row. Floats meet as in the tiles. */
 
 INLINED int8x16_t signed_bytes(uint8x16_t v) { return vreinterpretq_s8_u8(v); }
 INLINED uint8x16_t low_nibbles(uint8x16_t v) { return vandq_u8(v, vdupq_n_u8(15)); }

@@ -1,7 +1,8 @@
-/* One pool of POSIX threads: asleep when idle, spinning only within a pass.
+/* One pool of POSIX threads, which sleep when idle and spin only within a pass.
  *
  * Jobs are cut into `parts` handed out by an atomic counter. The thread that computes a part never changes
- * its result. No lock and no allocation between pool_open and pool_close but the wake-up from sleep. */
+ * its result. Between pool_open and pool_close nothing is allocated, and only waking threads up takes a lock.
+ */
 #pragma once
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* Activations to int8 blocks; the same bytes as the plain way (reference_matmul.c).
+/* Quantizes activations to int8 blocks, to the same bytes as the plain code (reference_matmul.c).
  *
  * Included by one source file an architecture, which defines before it:
  *   largest_of(x, n)          max |x|, or NaN when a value is not finite

@@ -1,5 +1,5 @@
-/* Quantized blocks as the vector kernels see them: sizes the compiler can see through, and what kernels
- * are compiled for. */
+/* Quantized blocks for the vector kernels: sizes that are constants for the compiler, and the lists of types
+ * that kernels are compiled for. */
 #pragma once
 
 #include "kernels/cpu/matmul.h"

@@ -1,4 +1,4 @@
-/* Quantized weights taken apart, LANES rows side by side: what becomes of every type's blocks.
+/* Unpacks the blocks of every type of quantized weights, LANES rows side by side.
  *
  * Included by matmul_quantized.h; with DIRECT 1, multiply_now is defined behind it (matmul_direct.h). */
 #include "kernels/cpu/quantized_lanes.h"

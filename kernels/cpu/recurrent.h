@@ -1,12 +1,12 @@
 /* Recurrent blocks (struct recurrence) on the CPU: the states that a cache holds, and how rows go through
  * them.
  *
- * A cache has two states a block. One is the committed tokens'. The other is the tip: the state behind one
- * pending row, the last that ran, so that a draft that grows by a row at a time computes each row once, and
- * so that committing a path that ends there swaps the two. For all other pending rows it keeps the inputs of
- * their step (columns of the convolution, key, value, beta, decay): a row whose parent is elsewhere, and a
- * commit of another path, apply those steps again, which gives the same bits. Rows of a pass go through a
- * head one after another, each from its parent's state. */
+ * A cache has two states a block. One is that of the committed tokens. The other is the tip: the state behind
+ * the pending row that ran last. So a draft that grows row by row computes each row once, and committing a
+ * path that ends at the tip only swaps the two states. For all other pending rows it keeps the inputs of
+ * their step (columns of the convolution, key, value, beta, decay): a row with another parent, and a commit
+ * of another path, apply those steps again, which gives the same bits. Rows of a pass go through a head one
+ * after another, each from its parent's state. */
 #pragma once
 
 #include "kernels/backend.h"

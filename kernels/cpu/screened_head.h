@@ -3,8 +3,8 @@
  * An exact screened head. Every row has a coarse score, from a copy of the head in four bits, and a bound on
  * how far its logit, as the exact kernel gives it, can lie from that score. The row with the best coarse
  * score is computed exactly; rows that cannot reach its logit keep their coarse score, all others are
- * computed by the same kernel from the stored weights. So the largest logit, who has it and which others have
- * it too are what the full head gives, to the bit; the others are near what they are.
+ * computed by the same kernel from the stored weights. So the largest logit, its row and all rows that share
+ * it are those of the full head, to the bit. The other logits are approximate.
  *
  * The bound. The exact kernel multiplies a stored row w with xe, the activations as prepared for its type,
  * the coarse one v (four bits) with xc. By Cauchy and Schwarz

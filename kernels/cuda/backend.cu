@@ -34,8 +34,8 @@ bool cuda_available(struct error* error) {
 	if (status == cudaErrorInsufficientDriver)
 		return error_set(
 		    error,
-		    "the NVIDIA driver supports CUDA %d.%d, and a swiftlet built with CUDA %d.%d needs a "
-		    "newer one; one built with the CUDA Toolkit 12.4 runs on drivers of 12.0 and later",
+		    "the NVIDIA driver supports CUDA %d.%d, but this swiftlet was built with CUDA %d.%d and needs a "
+		    "newer driver; a swiftlet built with the CUDA Toolkit 12.4 runs on drivers for 12.0 and later",
 		    driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
 	if (status != cudaSuccess || devices == 0)
 		return error_set(error, "no CUDA device was found: %s", cudaGetErrorString(status));
@@ -143,11 +143,10 @@ static bool open_device(struct cuda_backend* b, struct error* error) {
 
 static bool open_cublas(struct cuda_backend* b, struct error* error) {
 	if (!cublas_find(&b->calls)) {
-		fprintf(
-		    stderr,
-		    "swiftlet: cuBLAS (libcublas.so.%d) was not found: prompts are computed as decoded tokens are, "
-		    "%d at a time, which is slower and gives other bits than with it\n",
-		    CUDART_VERSION / 1000, SLICE_ROWS);
+		fprintf(stderr,
+		        "swiftlet: cuBLAS (libcublas.so.%d) was not found: prompts are computed by the kernels for "
+		        "decoding, %d tokens at a time, which is slower and gives other bits than cuBLAS\n",
+		        CUDART_VERSION / 1000, SLICE_ROWS);
 		return true;
 	}
 	CUBLAS_TRY(b->calls.create(&b->cublas), error);
@@ -338,9 +337,8 @@ struct backend* cuda_open(const struct weight_table* weights, const struct backe
 	const bool one =
 	    weights->shape.attention_gated || attention_blocks(&weights->shape) < weights->shape.n_blocks;
 	if (devices > 1 && one) {
-		error_set(error,
-		          "several GPUs do not share a model with recurrent blocks or gated attention: one runs it, "
-		          "and so does --backend cpu");
+		error_set(error, "several GPUs cannot share a model with recurrent blocks or gated attention: use "
+		                 "one GPU or --backend cpu");
 		free(g);
 		return NULL;
 	}

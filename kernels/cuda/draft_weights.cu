@@ -123,7 +123,8 @@ bool cuda_use_draft_weights(struct backend* backend, const struct draft_weights*
 	struct cuda_backend* b = (struct cuda_backend*)backend;
 	bool done = true;
 	if (b->draft_weights)
-		return error_set(error, "the CUDA backend holds one set of quantized draft weights, and has one");
+		return error_set(
+		    error, "the CUDA backend holds only one set of quantized draft weights, and it already has one");
 	if (!is_there(b, error))
 		return false;
 	each_device(b, [&](struct cuda_backend* p) { done = done && open_draft_weights(p, table, error); });

@@ -1,4 +1,4 @@
-/* Shared by the files of products on the host. */
+/* Shared by the host files that launch products. */
 #pragma once
 
 #include "kernels/cuda/cuda.cuh"

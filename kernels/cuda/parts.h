@@ -1,4 +1,4 @@
-/* How many parts the columns of a product are split into.
+/* Chooses the number of parts into which the columns of a product are split.
  *
  * A block takes 16 rows of a matrix, a tile. A multiprocessor runs several blocks at once, and one that gets
  * three while others get two ends last: 320 tiles keep 132 multiprocessors 0.81 busy, 640 halves of tiles

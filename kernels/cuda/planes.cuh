@@ -1,11 +1,11 @@
-/* How quantized weights lie on the device: every bit of a GGUF block as stored, in planes of its own kind, so
- * that a lane of four takes what it multiplies by one load of 16 bytes.
+/* The layout of quantized weights on the device. Every bit of a GGUF block is kept, in planes by kind, so
+ * that one of four lanes gets the bytes that it multiplies with one load of 16 bytes.
  *
  * Columns go in groups of 32 (GROUP_COLUMNS), which is what one step of a product takes. `data` holds a row
  * in units of 64 bytes, 16 a lane: with bytes, lane q's columns 8q…8q+7 of two groups one after the other;
  * with nibbles a word for each of four groups. In a word, nibbles k and k + 4 are the lane's columns 2k and
- * 2k + 1, so that one mask leaves both in the halves of a register. Rows are whole units; what is behind the
- * last group is zero.
+ * 2k + 1, so that one mask leaves both in the halves of a register. Rows are whole units; the bytes behind
+ * the last group are zero.
  *
  *   Q8_0  scale: a half a group
  *   Q4_1  scale: a half and a half minimum a group

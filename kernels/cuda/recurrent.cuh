@@ -5,11 +5,11 @@
  * of them are a unit, which a warp takes through all of its sequence's rows, in registers. A cache has two
  * states of each unit. One is the committed tokens'. The other is the tip: the state behind the pending row
  * that ran last, so that a draft computes each row once, and a path that ends there is committed by swapping
- * the two. Of all pending rows it keeps the inputs of their step (column of the convolution, key, value,
- * beta, decay): a row whose parent is elsewhere, and a commit of another path, apply those steps again, which
- * gives the same bits. Which side and which row is known on the device alone, so a draft loop goes on without
- * the host. Nobody has to be told that rows were dropped: a row's pending ancestors ran after that, and the
- * last of them became the tip.
+ * the two. It keeps the inputs of the steps of all pending rows (column of the convolution, key, value, beta,
+ * decay): a row with another parent, and a commit of another path, apply those steps again, which gives the
+ * same bits. Only the device knows which of the two states is the tip and which row made it, so a draft loop
+ * runs without the host. No call has to report that rows were dropped: a row's pending ancestors ran after
+ * that, and the last of them became the tip.
  *
  * For each slice the host writes programs, one a sequence: in which order the unit takes the rows of a tree,
  * so that what only a chain goes on from is never stored. */

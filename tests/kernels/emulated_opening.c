@@ -128,9 +128,10 @@ static void a_driver_is_asked_for_what_is_needed(void** state) {
 	assert_true(cuda_available(&error));
 	setenv("EMULATED_RUNTIME", "13000", 1);
 	assert_false(cuda_available(&error));
-	assert_string_equal(error.message,
-	                    "the NVIDIA driver supports CUDA 12.8, and a swiftlet built with CUDA 13.0 needs a "
-	                    "newer one; one built with the CUDA Toolkit 12.4 runs on drivers of 12.0 and later");
+	assert_string_equal(
+	    error.message,
+	    "the NVIDIA driver supports CUDA 12.8, but this swiftlet was built with CUDA 13.0 and needs a "
+	    "newer driver; a swiftlet built with the CUDA Toolkit 12.4 runs on drivers for 12.0 and later");
 	unsetenv("EMULATED_RUNTIME");
 	unsetenv("EMULATED_DRIVER");
 }

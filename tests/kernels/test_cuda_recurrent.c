@@ -603,7 +603,7 @@ static void expect_refusal(const struct model_shape* shape, int devices, const c
 static void refusals(void** state) {
 	(void)state;
 	struct model_shape shape = delta_shape();
-	expect_refusal(&shape, 2, "several GPUs do not share a model with recurrent blocks");
+	expect_refusal(&shape, 2, "several GPUs cannot share a model with recurrent blocks");
 	shape.recurrence.state_space = true;
 	expect_refusal(&shape, 0, "state-space blocks (Mamba-2)");
 	shape = delta_shape();
