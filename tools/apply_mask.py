@@ -85,10 +85,10 @@ def matchness(model, ids, n_prompt, mask, key=None):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="a Hugging Face folder or name")
-    parser.add_argument("mask", help="a mask file of swiftlet's, or of skip_layers")
+    parser.add_argument("mask", help="a mask file in swiftlet's format, or in that of skip_layers")
     parser.add_argument("--prompt", required=True, help="text that the window is generated from")
-    parser.add_argument("--tokens", type=int, default=32, help="of the window (%(default)s)")
-    parser.add_argument("--key", help="which mask of a file that holds several")
+    parser.add_argument("--tokens", type=int, default=32, help="length of the window in tokens (%(default)s)")
+    parser.add_argument("--key", help="the key of the mask, if the file holds several")
     options = parser.parse_args()
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer

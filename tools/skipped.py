@@ -15,4 +15,4 @@ for case in xml.etree.ElementTree.parse(sys.argv[-1]).getroot().iter("testcase")
     # a GPU, or a model that the network has to bring
     wrong += not any(word in case.get("name") for word in ("cuda", "real_model"))
 if ci and wrong:
-    sys.exit("tools/skipped.py: in continuous integration only tests of a GPU, or of a model from outside, may be skipped")
+    sys.exit("tools/skipped.py: continuous integration may skip only tests that need a GPU or a downloaded model")

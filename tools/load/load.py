@@ -76,12 +76,12 @@ def turn_two(where, model, words):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--url", required=True, help="of the server, without /v1")
-    p.add_argument("--clients", type=int, default=64, help="at a time (%(default)s)")
-    p.add_argument("--seconds", type=float, default=60, help="for how long (%(default)s)")
-    p.add_argument("--prompts", help="JSON lines with a prompt each (some short ones)")
-    p.add_argument("--pid", help="the server's process, for its memory")
-    p.add_argument("--tokens", type=int, default=48, help="asked for in each request (%(default)s)")
+    p.add_argument("--url", required=True, help="the server's address, without /v1")
+    p.add_argument("--clients", type=int, default=64, help="clients at a time (%(default)s)")
+    p.add_argument("--seconds", type=float, default=60, help="seconds of load (%(default)s)")
+    p.add_argument("--prompts", help="a file of JSON lines with a prompt each (some short prompts)")
+    p.add_argument("--pid", help="the server's process id, to report its memory")
+    p.add_argument("--tokens", type=int, default=48, help="tokens that each request asks for (%(default)s)")
     p.add_argument("--turn-two", action="store_true")
     p.add_argument("--words", type=int, default=700, help="length of the first turn, for --turn-two")
     o = p.parse_args()

@@ -199,12 +199,12 @@ def main():
     parser.add_argument("what", choices=("collect", "measure"))
     parser.add_argument("schemas")
     parser.add_argument("-m", "--model")
-    parser.add_argument("--tokens", type=int, default=256, help="of an answer, at most (default: %(default)s)")
-    parser.add_argument("--most", type=int, default=None, help="of the schemas, evenly spaced")
-    parser.add_argument("--part", default="0/1", help="K/N: every N-th from the K-th on (default: %(default)s)")
-    parser.add_argument("--without-grammar-alone", action="store_true", help="two kinds of drafting, not three")
+    parser.add_argument("--tokens", type=int, default=256, help="tokens of an answer, at most (default: %(default)s)")
+    parser.add_argument("--most", type=int, default=None, help="measure only this many schemas, evenly spaced")
+    parser.add_argument("--part", default="0/1", help="K/N: measure every N-th schema from the K-th on (default: %(default)s)")
+    parser.add_argument("--without-grammar-alone", action="store_true", help="measure two kinds of drafting instead of three")
     parser.add_argument("--accept-only", action="store_true")
-    parser.add_argument("options", nargs="*", help="of the server, behind --")
+    parser.add_argument("options", nargs="*", help="options of the server, behind --")
     args = parser.parse_intermixed_args()  # the server's options stand behind -- and the others
     sys.exit(collect(args.schemas) if args.what == "collect" else measure(args))
 

@@ -236,9 +236,9 @@ def main():
     p.add_argument("-m", dest="model", default="builtin")
     p.add_argument("--seconds", type=float, default=1800)
     p.add_argument("--kill", type=float, default=120, help="seconds between two kills (120)")
-    p.add_argument("--clients", type=int, default=3, help="of each key (3)")
+    p.add_argument("--clients", type=int, default=3, help="clients of each key (3)")
     p.add_argument("--attackers", type=int, default=0, help="clients of a third key (0)")
-    p.add_argument("--longest", type=int, default=0, help="tokens of the longest prompt, about (0: short prompts alone)")
+    p.add_argument("--longest", type=int, default=0, help="approximate tokens of the longest prompt (0: only short prompts)")
     p.add_argument("rest", nargs="*")
     with tempfile.TemporaryDirectory() as folder:
         result = Soak(p.parse_args(), folder).run()

@@ -26,14 +26,14 @@ WORDS = ("the of and to in is was for on that with as by at from his it an were 
 
 
 def add_options(parser):
-    parser.add_argument("--folder", type=pathlib.Path, required=True, help="where the model is made and kept")
+    parser.add_argument("--folder", type=pathlib.Path, required=True, help="folder in which the model is made and kept")
     parser.add_argument("--swiftlet", default=os.environ.get("SWIFTLET", str(ROOT / "build" / "swiftlet")),
                         help="the program ($SWIFTLET, else build/swiftlet)")
-    parser.add_argument("--threads", type=int, default=2, help="of both programs (2)")
-    parser.add_argument("--alternations", type=int, default=5, help="the median of so many is given (5)")
+    parser.add_argument("--threads", type=int, default=2, help="threads of each program (2)")
+    parser.add_argument("--alternations", type=int, default=5, help="number of alternations, whose median is reported (5)")
     parser.add_argument("--prompts", default="32,256", help="prompt lengths in tokens (32,256)")
-    parser.add_argument("--cold", action="store_true", help="ours in a fresh process each time, not warmed up")
-    parser.add_argument("--make", action="store_true", help="make the files and end")
+    parser.add_argument("--cold", action="store_true", help="run swiftlet in a fresh process each time, without warming up")
+    parser.add_argument("--make", action="store_true", help="make the files and stop")
     parser.add_argument("--quick", action="store_true", help="one alternation, few tokens: checks the script")
     parser.add_argument("--json", action="store_true")
 

@@ -120,13 +120,13 @@ def compare(name, how, before, after):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", type=pathlib.Path, required=True, help="a swiftlet in its build folder")
-    parser.add_argument("--after", type=pathlib.Path, default=ROOT / "build" / "swiftlet", help="another (build/swiftlet)")
+    parser.add_argument("--after", type=pathlib.Path, default=ROOT / "build" / "swiftlet", help="the swiftlet to compare with it (build/swiftlet)")
     parser.add_argument("-m", "--model", default="builtin")
     parser.add_argument("-i", "--input", type=pathlib.Path, default=ROOT / "streams" / "demo.jsonl", help="prompts as JSON lines")
     parser.add_argument("-n", "--instances", type=int, default=200, help="prompts, evenly from all of the input (200)")
-    parser.add_argument("--tokens", type=int, default=48, help="a prompt (48)")
-    parser.add_argument("--threads", type=int, default=1, help="of each of the two, which run at once (1)")
-    parser.add_argument("--only", default="", help="rows whose name holds this")
+    parser.add_argument("--tokens", type=int, default=48, help="tokens that follow each prompt (48)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of each of the two programs, which run at once (1)")
+    parser.add_argument("--only", default="", help="run only rows whose name contains this text")
     args = parser.parse_args()
     lines = [line for line in args.input.read_text().splitlines() if line.strip()]
     n = min(args.instances, len(lines))

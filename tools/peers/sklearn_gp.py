@@ -52,7 +52,7 @@ def seconds(function, times):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ours", metavar="FILE", help="what swiftlet bench gp --json printed (standard input)")
+    parser.add_argument("--ours", metavar="FILE", help="the output of swiftlet bench gp --json (standard input)")
     parser.add_argument("--alone", action="store_true", help="measure scikit-learn only, read nothing")
     args = parser.parse_args()
     ours = read_ours(args)

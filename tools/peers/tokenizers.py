@@ -285,7 +285,7 @@ if __name__ == "__main__":
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("what", choices=("speed", "ids"))
     p.add_argument("vocabulary", nargs="+")
-    p.add_argument("--megabytes", type=float, help="of each text (speed: 3, ids: 10)")
+    p.add_argument("--megabytes", type=float, help="size of each text in megabytes (speed: 3, ids: 10)")
     p.add_argument("--times", type=int, default=5)
     o = p.parse_args()
     o.megabytes = o.megabytes or (3 if o.what == "speed" else 10)

@@ -137,8 +137,8 @@ def main():
     parser.add_argument("--dtype", choices=("float16", "bfloat16", "float32"), default="float16")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--context", type=int, default=128, help="tokens before the first step measured")
-    parser.add_argument("--tokens", type=int, default=128, help="steps measured; the median is given")
-    parser.add_argument("--no-compile", action="store_true", help="eager, to check the script")
+    parser.add_argument("--tokens", type=int, default=128, help="steps to measure; the median is reported")
+    parser.add_argument("--no-compile", action="store_true", help="run without compiling, to check the script")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     if args.device == "cuda" and not torch.cuda.is_available():

@@ -114,8 +114,8 @@ class Peer:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     alternate.add_options(parser)
-    parser.add_argument("--dtypes", default="bf16,f32", help="that transformers computes in (%(default)s)")
-    parser.add_argument("--tokens", type=int, default=16, help="decoded after the shortest prompt (16)")
+    parser.add_argument("--dtypes", default="bf16,f32", help="types that transformers computes in (%(default)s)")
+    parser.add_argument("--tokens", type=int, default=16, help="tokens to decode after the shortest prompt (16)")
     args = parser.parse_args()
     dtypes = args.dtypes.split(",")
     if not set(dtypes) <= set(DTYPE):

@@ -228,13 +228,13 @@ def drift_on_stream(o, options, path):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--program", default="build/swiftlet", help="(%(default)s)")
+    p.add_argument("--program", default="build/swiftlet", help="the program (%(default)s)")
     p.add_argument("--budget", default="inf", help="--opt-budget of the runs (%(default)s)")
-    p.add_argument("--turns", type=int, default=7, help="drift: changes of made-up text (%(default)s)")
-    p.add_argument("--tokens", type=int, default=20000, help="drift: of unchanged text (%(default)s)")
-    p.add_argument("-m", "--model", default="builtin", help="(%(default)s)")
+    p.add_argument("--turns", type=int, default=7, help="drift: how often the made-up text changes (%(default)s)")
+    p.add_argument("--tokens", type=int, default=20000, help="drift: tokens of unchanged text (%(default)s)")
+    p.add_argument("-m", "--model", default="builtin", help="the model (%(default)s)")
     p.add_argument("what", choices=["tables", "two-tasks", "drift"], help="what to measure")
-    p.add_argument("streams", nargs="*", help="tables: files of JSON lines; drift: the same, instead of made-up weights")
+    p.add_argument("streams", nargs="*", help="tables: files of JSON lines; drift: such files, instead of made-up weights")
     o = p.parse_intermixed_args()
     {"tables": tables, "two-tasks": two_tasks, "drift": drift}[o.what](o)
 
