@@ -22,14 +22,10 @@ static struct value filter_string(struct machine* m, struct call* c) {
 }
 
 static struct value filter_format(struct machine* m, struct call* c) {
-	const struct arguments* const a = c->all;
-	if (a->place.n && a->named.n)
-		machine_fail(m, "can't handle positional and keyword arguments at the same time");
-	struct value operands = a->named.n ? value_dict(m) : value_list(m, TUPLE);
-	if (a->named.n)
-		dict_set_all(m, operands.dict, &a->named);
-	else
-		list_add_all(m, operands.list, &a->place);
+	struct value operands = value_list(m, TUPLE);
+	if (c->all->named.n)
+		machine_fail(m, "format: arguments by name are not known here");
+	list_add_all(m, operands.list, &c->all->place);
 	return format_percent(m, value_show(m, c->self), operands);
 }
 

@@ -11,7 +11,7 @@
 #include "core/jinja/value.h"
 
 /* The fewest digits that read back as the same number, in Python's form. */
-int float_text(double d, char out[40]) {
+static int float_text(double d, char out[40]) {
 	if (!isfinite(d))
 		return snprintf(out, 40, "%s", isnan(d) ? "nan" : d < 0 ? "-inf" : "inf");
 	char digits[40];
@@ -193,7 +193,7 @@ void value_write_json(struct builder* b, struct value v, const struct style* sty
 	write_at(b, v, style, 0);
 }
 
-void value_write_repr(struct builder* b, struct value v) {
+static void value_write_repr(struct builder* b, struct value v) {
 	static const struct string comma = {.data = ", ", .size = 2}, colon = {.data = ": ", .size = 2};
 	static const struct style plain = {.comma = &comma, .colon = &colon};
 	write_at(b, v, &plain, 0);

@@ -113,12 +113,9 @@ int64_t value_length(struct machine*, struct value);
 /* Fails with Undefined's message, or the sandbox's, if the value is undefined. */
 void value_check_defined(struct machine*, struct value);
 
-/* str() and repr(). */
+/* str(). */
 const struct string* value_show(struct machine*, struct value);
 void value_write(struct builder*, struct value);
-void value_write_repr(struct builder*, struct value);
-/* As Python's repr writes it; the size. */
-int float_text(double, char out[40]);
 
 /* A value from a JSON text. Its strings are foreign unless trusted (struct jinja_call). Fails with a message
  * that names `what`. */

@@ -57,9 +57,9 @@ CASES = """
 {{ 'abc'.isdigit() }} {{ '12'.isdigit() }} {{ 'ab1'.isalnum() }} {{ 'ab'.isalpha() }} {{ ' '.isspace() }} {{ 'A1'.isupper() }} {{ 'a1'.islower() }} {{ ''.isdigit() }} {{ '12'.isnumeric() }} {{ 'é'.isascii() }}
 {{ ', '.join(w) }} {{ w|join }} {{ w|join(', ') }} {{ l|join('-') }} {{ m|join(',', attribute='role') }} {{ 'abc'|join('.') }} {{ d|join(' ') }}
 {{ ', '.join(l) }}
-{{ '{} and {}'.format(1, 'x') }} {{ '{0}{1}{0}'.format('a', 'b') }} {{ '{a} {b.x} {c[0]}'.format(a=1, b=2, c=[3]) if false else '{a} {c} {{}}'.format(a=1, c=[3]) }}
-{{ '{:>5}|{:<5}|{:^5}|{:*^5}'.format('a', 'b', 'c', 'd') }} {{ '{:05d} {:.2f} {:x} {:+d} {:-d} {:e} {:+.1f}'.format(42, 3.14159, 255, 5, 6, 12345.678, -0.04) }} {{ '{:.2}'.format('abc') }} {{ '{}'.format(none) }} {{ '{}'.format(1.0) }}
-{{ '%s is %d, %5.2f %r %x %%' % ('a', 3, 2.5, 'q', 255) }} {{ '%s' % 'x' }} {{ '%(a)s-%(b)03d' % {'a': 1, 'b': 2} }} {{ '%-5s|%5s|' % ('a', 'b') }} {{ '%s, %s!'|format('a', 1) }} {{ '%.3s' % 'abcdef' }} {{ '%+d' % 5 }} {{ '%d' % 3.9 }} {{ '%s' % missing }}|
+{{ '{} and {}'.format(1, 'x') }} {{ '{0}{1}{0}'.format('a', 'b') }} {{ '{a} {c} {{}}'.format(a=1, c=[3]) }} {{ '{}'.format(none) }} {{ '{}'.format(1.0) }}
+{{ '{:05d} {:.2f} {:x} {:+d} {:e} {:+.1f} {:5.1f}|{a:03d}'.format(42, 3.14159, 255, 5, 12345.678, -0.04, 2, a=yes) }}
+{{ '%s is %d, %5.2f %x %%' % ('a', 3, 2.5, 255) }} {{ '%s' % 'x' }} {{ '%s, %s!'|format('a', 1) }} {{ '%+d %03d' % (5, -7) }} {{ '%d' % 3.9 }} {{ '%d' % yes }} {{ '%.1f' % i }} {{ '%s' % missing }}|
 {{ '%s %s' % 'a' }}
 {{ '%s' % ('a', 'b') }}
 {{ d|tojson }} {{ l|tojson }} {{ s|tojson }} {{ n|tojson }} {{ yes|tojson }} {{ f|tojson }} {{ u|tojson }} {{ html|tojson }} {{ 1e16|tojson }}
@@ -118,7 +118,6 @@ CASES = """
 {% macro f(a) %}{{ a }}{% endmacro %}{% call f(1) %}unused{% endcall %}
 {% call 3 %}x{% endcall %}
 {% macro f(a) %}{{ caller(1) }}{% endmacro %}{% call f(1) %}no parameters{% endcall %}
-{{ '{a.b} {c[0]} {d[b]} {d[a][1]}'.format(a={'b': 7}, c=[3], d=d) }} {{ '{0[1]}{0[0]} {1.b:>4}'.format([1, 2], d) }}
 {{ '{[x]}'.format({'x': 1}) }}
 {{ '{a[0}'.format(a=[1]) }}
 {{ '{a.}'.format(a=[1]) }}
