@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/files/json.h"
+
 #define NORMS_BEFORE .attention_norm = "input_layernorm", .mlp_norm = "post_attention_layernorm"
 #define NORMS_AFTER                                                                                          \
 	.post_attention_norm = "post_attention_layernorm", .post_mlp_norm = "post_feedforward_layernorm"
@@ -13,9 +15,17 @@
 #define BIASES .qkv_bias_field = "attention_bias", .output_bias_field = "attention_bias"
 
 /* Fields that families share. */
-#define EXPERTS                                                                                              \
-	.router = "mlp.gate.weight", .expert_gate = "mlp.experts.%d.gate_proj.weight",                           \
-	.expert_up = "mlp.experts.%d.up_proj.weight", .expert_down = "mlp.experts.%d.down_proj.weight"
+#define EXPERT_MAPS                                                                                          \
+	.expert_gate = "mlp.experts.%d.gate_proj.weight", .expert_up = "mlp.experts.%d.up_proj.weight",          \
+	.expert_down = "mlp.experts.%d.down_proj.weight"
+#define EXPERTS .router = "mlp.gate.weight", EXPERT_MAPS
+#define SPARSE_EXPERTS                                                                                       \
+	.router = "block_sparse_moe.gate.weight", .expert_gate = "block_sparse_moe.experts.%d.w1.weight",        \
+	.expert_up = "block_sparse_moe.experts.%d.w3.weight",                                                    \
+	.expert_down = "block_sparse_moe.experts.%d.w2.weight"
+#define HUNYUAN_SHARED                                                                                       \
+	.shared_gate_proj = "mlp.shared_mlp.gate_proj", .shared_up = "mlp.shared_mlp.up_proj",                   \
+	.shared_down = "mlp.shared_mlp.down_proj"
 #define EXPERTS_STACKED .router = "mlp.gate.weight"
 #define SHARED_EXPERTS                                                                                       \
 	.shared_gate_proj = "mlp.shared_experts.gate_proj", .shared_up = "mlp.shared_experts.up_proj",           \
@@ -105,10 +115,7 @@ static const struct family families[] = {
                    "\"llama_4_scaling_beta\": 0.1}",
            .interleaved_by_convert = true, NORMS_BEFORE),
     FAMILY("mixtral", "llama", .special = SPECIAL_MIXTRAL, .window_rule = WINDOW_ALL, .epsilon = 1e-5f,
-           .theta = 1e6f, .router = "block_sparse_moe.gate.weight",
-           .expert_gate = "block_sparse_moe.experts.%d.w1.weight",
-           .expert_up = "block_sparse_moe.experts.%d.w3.weight",
-           .expert_down = "block_sparse_moe.experts.%d.w2.weight", MISTRALS),
+           .theta = 1e6f, SPARSE_EXPERTS, MISTRALS),
     FAMILY("qwen2", "qwen2", .kv_heads = 32, .window_rule = WINDOW_OPTED, .qkv_bias = true, QWENS),
     FAMILY("qwen3", "qwen3", .kv_heads = 32, .head_dim = 128, .window_rule = WINDOW_OPTED, BIASES,
            .head_norm = HEAD_NORM_EACH, QWENS),
@@ -139,9 +146,7 @@ static const struct family families[] = {
            .epsilon = 1e-5f, .rotary = 1, .fused_qkv = true, .fused_gate_up = true, NORMS_BEFORE),
     FAMILY("phimoe", "phimoe", .special = SPECIAL_PHIMOE, .vocab = 32064, .context = 131072, .kv_heads = 8,
            .window_rule = WINDOW_ALL, .epsilon = 1e-5f, .theta = 1e6f, BIASES, .norm = NORM_LAYER,
-           .router = "block_sparse_moe.gate.weight", .expert_gate = "block_sparse_moe.experts.%d.w1.weight",
-           .expert_up = "block_sparse_moe.experts.%d.w3.weight",
-           .expert_down = "block_sparse_moe.experts.%d.w2.weight", NORMS_BEFORE),
+           SPARSE_EXPERTS, NORMS_BEFORE),
     FAMILY("gemma2", "gemma2", .special = SPECIAL_GEMMA2, .context = 8192, .window_period = 2, GEMMAS),
     FAMILY("gemma3_text", "gemma3", .special = SPECIAL_GEMMA3, .vocab = 262208, .heads = 8, .context = 131072,
            .window_period = 6, .period_field = "sliding_window_pattern", .theta = 1e6f, .sliding_theta = 1e4f,
@@ -184,10 +189,7 @@ static const struct family families[] = {
            SHARED_EXPERTS, .choice_bias = "mlp.moe_statics.e_score_correction_bias", ERNIES),
     FAMILY("minimax_m2", "minimax-m2", .special = SPECIAL_MINIMAX_M2, .context = 196608, .kv_heads = 8,
            .head_dim = 128, .epsilon = 1e-6f, .theta = 5e6f, .rotary = 1, .head_norm = HEAD_NORM_ALL,
-           .router = "block_sparse_moe.gate.weight", .expert_gate = "block_sparse_moe.experts.%d.w1.weight",
-           .expert_up = "block_sparse_moe.experts.%d.w3.weight",
-           .expert_down = "block_sparse_moe.experts.%d.w2.weight",
-           .choice_bias = "block_sparse_moe.e_score_correction_bias", NORMS_BEFORE),
+           SPARSE_EXPERTS, .choice_bias = "block_sparse_moe.e_score_correction_bias", NORMS_BEFORE),
     FAMILY("olmoe", "olmoe", .special = SPECIAL_OLMOE, .context = 4096, .epsilon = 1e-5f, BIASES,
            .head_norm = HEAD_NORM_ALL, EXPERTS, NORMS_BEFORE),
     FAMILY("solar_open", "glm4moe", .special = SPECIAL_GLM4_MOE, .context = 131072, .kv_heads = 8,
@@ -302,19 +304,13 @@ static const struct family families[] = {
            .shared_down = "shared_mlp.output_linear", NORMS_BEFORE),
     FAMILY("hy_v3", "hy_v3", .special = SPECIAL_HY_V3, .context = 131072, .kv_heads = 8, .head_dim = 128,
            .epsilon = 1e-5f, .theta = 11158840, BIASES, .mlp_bias_field = "mlp_bias",
-           .head_norm = HEAD_NORM_EACH, .router = "mlp.router.gate.weight",
-           .expert_gate = "mlp.experts.%d.gate_proj.weight", .expert_up = "mlp.experts.%d.up_proj.weight",
-           .expert_down = "mlp.experts.%d.down_proj.weight", .choice_bias = "mlp.expert_bias",
-           .shared_gate_proj = "mlp.shared_mlp.gate_proj", .shared_up = "mlp.shared_mlp.up_proj",
-           .shared_down = "mlp.shared_mlp.down_proj", NORMS_BEFORE),
+           .head_norm = HEAD_NORM_EACH, .router = "mlp.router.gate.weight", EXPERT_MAPS,
+           .choice_bias = "mlp.expert_bias", HUNYUAN_SHARED, NORMS_BEFORE),
     FAMILY("youtu", "deepseek2", .context = 131072, .epsilon = 1e-6f, .tied = true, DEEPSEEKS),
     FAMILY("hunyuan_v1_moe", "hunyuan-moe", .special = SPECIAL_HUNYUAN_MOE, .context = 2048, .epsilon = 1e-5f,
            BIASES, .head_norm = HEAD_NORM_EACH, .norm_after_rope = true,
            .q_norm = "self_attn.query_layernorm", .k_norm = "self_attn.key_layernorm",
-           .router = "mlp.gate.wg.weight", .expert_gate = "mlp.experts.%d.gate_proj.weight",
-           .expert_up = "mlp.experts.%d.up_proj.weight", .expert_down = "mlp.experts.%d.down_proj.weight",
-           .shared_gate_proj = "mlp.shared_mlp.gate_proj", .shared_up = "mlp.shared_mlp.up_proj",
-           .shared_down = "mlp.shared_mlp.down_proj", NORMS_BEFORE),
+           .router = "mlp.gate.wg.weight", EXPERT_MAPS, HUNYUAN_SHARED, NORMS_BEFORE),
     FAMILY("mellum", "mellum", .special = SPECIAL_MELLUM, .context = 131072, .kv_heads = 4, .head_dim = 128,
            .window = 1024, .window_rule = WINDOW_LISTED, .epsilon = 1e-6f, .theta = 5e5f,
            .sliding_theta = 1e4f, BIASES, .head_norm = HEAD_NORM_EACH, EXPERTS, NORMS_BEFORE),
@@ -325,11 +321,9 @@ static const struct family families[] = {
     FAMILY("afmoe", "afmoe", .special = SPECIAL_AFMOE, .context = 16384, .head_dim = 128, .window = 1024,
            .window_rule = WINDOW_PERIOD, .window_period = 4, .period_field = "global_attn_every_n_layers",
            .epsilon = 1e-5f, .head_norm = HEAD_NORM_EACH, .attention_gate = "self_attn.gate_proj",
-           .router = "mlp.router.gate.weight", .expert_gate = "mlp.experts.%d.gate_proj.weight",
-           .expert_up = "mlp.experts.%d.up_proj.weight", .expert_down = "mlp.experts.%d.down_proj.weight",
-           .choice_bias = "mlp.expert_bias", SHARED_EXPERTS, .attention_norm = "input_layernorm",
-           .post_attention_norm = "post_attention_layernorm", .mlp_norm = "pre_mlp_layernorm",
-           .post_mlp_norm = "post_mlp_layernorm"),
+           .router = "mlp.router.gate.weight", EXPERT_MAPS, .choice_bias = "mlp.expert_bias", SHARED_EXPERTS,
+           .attention_norm = "input_layernorm", .post_attention_norm = "post_attention_layernorm",
+           .mlp_norm = "pre_mlp_layernorm", .post_mlp_norm = "post_mlp_layernorm"),
     /* Llama as Voxtral's class completes its text_config */
     FAMILY("voxtral_text", "llama", .context = 131072, .kv_heads = 8, .head_dim = 128, .epsilon = 1e-5f,
            .theta = 1e8f, BIASES, .mlp_bias_field = "mlp_bias", .interleaved_by_convert = true, NORMS_BEFORE),
@@ -353,54 +347,37 @@ const struct family* family_by_architecture(const char* name, size_t size) {
 }
 
 static const struct within {
-	const char *outer, *inner; /* inner: where its text_config does not say */
+	const char *outer, *inner; /* names with a space between; where its text_config does not say */
 	bool flat;                 /* old files have the fields of text_config beside the others */
-} within[] = {{"mistral3", "mistral", false},
-              {"gemma3", "gemma3_text", false},
-              {"gemma4", "gemma4_text", false},
-              {"gemma4_unified", "gemma4_unified_text", false},
-              {"gemma3n", "gemma3n_text", false},
-              {"qwen2_vl", "qwen2_vl_text", true},
-              {"qwen2_5_vl", "qwen2_5_vl_text", true},
-              {"qwen3_vl", "qwen3_vl_text", false},
-              {"qwen3_vl_moe", "qwen3_vl_moe_text", false},
-              {"qwen3_5", "qwen3_5_text", false},
-              {"qwen3_5_moe", "qwen3_5_moe_text", false},
-              {"exaone4_5", "exaone4", false},
-              {"glm4v", "glm4v_text", false},
-              {"glm46v", "glm4v_text", false},
-              {"glm_ocr", "glm_ocr_text", false},
-              {"glm4v_moe", "glm4v_moe_text", false},
-              {"llama4", "llama4_text", false},
-              {"llava", "llama", false},
-              {"llava_next", "llama", false},
-              {"llava_next_video", "llama", false},
-              {"llava_onevision", "qwen2", false},
-              {"vipllava", "llama", false},
-              {"video_llava", "llama", false},
-              {"video_llama_3", "qwen2", false},
-              {"internvl", "qwen2", false},
-              {"idefics2", "mistral", false},
-              {"idefics3", "llama", false},
-              {"smolvlm", "llama", false},
-              {"aya_vision", "cohere2", false},
-              {"cohere2_vision", "cohere2", false},
-              {"deepseek_vl", "llama", false},
-              {"fast_vlm", "qwen2", false},
-              {"got_ocr2", "qwen2", false},
-              {"lfm2_vl", "lfm2", false},
-              {"lighton_ocr", "qwen3", false},
-              {"minicpmv4_6", "qwen3_5_text", false},
-              {"ovis2", "qwen2", false},
-              {"perception_lm", "llama", false},
-              {"qwen2_audio", "qwen2", false},
-              {"qwen3_asr", "qwen3", false},
-              {"voxtral", "voxtral_text", false},
-              {"kimi_k25", "deepseek_v3", false}};
+} within[] = {
+    {"mistral3 idefics2", "mistral", false},
+    {"gemma3", "gemma3_text", false},
+    {"gemma4", "gemma4_text", false},
+    {"gemma4_unified", "gemma4_unified_text", false},
+    {"gemma3n", "gemma3n_text", false},
+    {"qwen2_vl", "qwen2_vl_text", true},
+    {"qwen2_5_vl", "qwen2_5_vl_text", true},
+    {"qwen3_vl", "qwen3_vl_text", false},
+    {"qwen3_vl_moe", "qwen3_vl_moe_text", false},
+    {"qwen3_5 minicpmv4_6", "qwen3_5_text", false},
+    {"qwen3_5_moe", "qwen3_5_moe_text", false},
+    {"exaone4_5", "exaone4", false},
+    {"glm4v glm46v", "glm4v_text", false},
+    {"glm_ocr", "glm_ocr_text", false},
+    {"glm4v_moe", "glm4v_moe_text", false},
+    {"llama4", "llama4_text", false},
+    {"llava llava_next llava_next_video vipllava video_llava idefics3 smolvlm deepseek_vl perception_lm",
+     "llama", false},
+    {"llava_onevision video_llama_3 internvl fast_vlm got_ocr2 ovis2 qwen2_audio", "qwen2", false},
+    {"aya_vision cohere2_vision", "cohere2", false},
+    {"lfm2_vl", "lfm2", false},
+    {"lighton_ocr qwen3_asr", "qwen3", false},
+    {"voxtral", "voxtral_text", false},
+    {"kimi_k25", "deepseek_v3", false}};
 
 const struct family* family_within(const char* name, bool* flat) {
 	for (size_t i = 0; i < sizeof within / sizeof *within; i++)
-		if (strcmp(within[i].outer, name) == 0) {
+		if (json_lists(within[i].outer, name)) {
 			*flat = within[i].flat;
 			return family_by_name(within[i].inner);
 		}
@@ -409,26 +386,19 @@ const struct family* family_within(const char* name, bool* flat) {
 
 /* Families that people ask for and that need arithmetic which is not here. */
 static const struct refusal {
-	const char *name, *reason;
+	const char *names, *reason; /* names with a space between */
 } refusals[] = {
-    {"kimi_linear", "its linear attention has a decay for each element of a key"},
-    {"kimi-linear", "its linear attention has a decay for each element of a key"},
+    {"kimi_linear kimi-linear", "its linear attention has a decay for each element of a key"},
     {"laguna", "its blocks have different numbers of heads, and gates of softplus"},
     {"jamba", "its recurrent blocks are of Mamba's first kind"},
     {"recurrent_gemma", "its recurrent blocks are gated linear recurrent units (RG-LRU)"},
     {"minimax", "its linear attention has a decay for each head alone (lightning attention)"},
-    {"deepseek_v32", "its attention chooses positions by scores of an indexer"},
-    {"glm_moe_dsa", "its attention chooses positions by scores of an indexer"},
+    {"deepseek_v32 glm_moe_dsa mistral_large4 minimax_m3_vl qwen4_exp axk2 dots3_note",
+     "its attention chooses positions by scores of an indexer"},
     {"zamba2", "its blocks with attention share weights and read the embedding beside the stream"},
     {"deepseek_v4",
      "its attention compresses keys, chooses positions by an indexer, and its stream has several states"},
-    {"glm5_next", "its attention chooses positions by an indexer, and its stream has several states"},
-    {"hy_v4", "its attention chooses positions by an indexer, and its stream has several states"},
-    {"mistral_large4", "its attention chooses positions by scores of an indexer"},
-    {"minimax_m3_vl", "its attention chooses positions by scores of an indexer"},
-    {"qwen4_exp", "its attention chooses positions by scores of an indexer"},
-    {"axk2", "its attention chooses positions by scores of an indexer"},
-    {"dots3_note", "its attention chooses positions by scores of an indexer"},
+    {"glm5_next hy_v4", "its attention chooses positions by an indexer, and its stream has several states"},
     {"mimo_v2_flash", "its values have heads of another size than its keys"},
     {"step3p7", "its blocks have different numbers of heads"},
     {"longcat_flash", "its layers have attention twice, and some of its experts do nothing"},
@@ -437,21 +407,15 @@ static const struct refusal {
     {"olmo_hybrid", "its gated DeltaNet has a beta of up to 2, and a convolution for each of q, k and v"},
     {"zaya", "its queries and keys come from convolutions, and its router is an MLP"},
     {"inkling_mm_model", "its keys, values and outputs pass short convolutions"},
-    {"gemma4_assistant", "it drafts for Gemma 4 from the keys and values of that model's cache"},
-    {"gemma4_unified_assistant", "it drafts for Gemma 4 from the keys and values of that model's cache"},
-    {"gemma4-assistant", "it drafts for Gemma 4 from the keys and values of that model's cache"},
-    {"mamba", "none of its blocks has attention"},
-    {"mamba2", "none of its blocks has attention"},
-    {"falcon_mamba", "none of its blocks has attention"},
-    {"rwkv", "none of its blocks has attention"},
-    {"rwkv6", "none of its blocks has attention"},
-    {"rwkv7", "none of its blocks has attention"},
-    {"xlstm", "none of its blocks has attention"},
-};
+    {"gemma4_assistant gemma4_unified_assistant gemma4-assistant",
+     "it drafts for Gemma 4 from the keys and values of that model's cache"},
+    {"mamba mamba2 falcon_mamba rwkv rwkv6 rwkv7 xlstm", "none of its blocks has attention"}};
 
 const char* family_refusal(const char* name, size_t size) {
+	char word[64];
+	snprintf(word, sizeof word, "%.*s", (int)(size < sizeof word ? size : sizeof word), name);
 	for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
-		if (strlen(refusals[i].name) == size && memcmp(refusals[i].name, name, size) == 0)
+		if (json_lists(refusals[i].names, word))
 			return refusals[i].reason;
 	return NULL;
 }
