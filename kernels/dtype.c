@@ -4,9 +4,9 @@
 
 #include <ctype.h>
 
-static bool known(enum dtype type) { return (unsigned)type < DTYPE_COUNT; }
+static bool is_known(enum dtype type) { return (unsigned)type < DTYPE_COUNT; }
 
-const char* dtype_name(enum dtype type) { return known(type) ? dtype_table[type].name : "unknown"; }
+const char* dtype_name(enum dtype type) { return is_known(type) ? dtype_table[type].name : "unknown"; }
 
 bool dtype_parse(const char* name, enum dtype* out) {
 	for (int t = 0; t < DTYPE_COUNT; t++) {
@@ -21,12 +21,12 @@ bool dtype_parse(const char* name, enum dtype* out) {
 	return false;
 }
 
-int dtype_block(enum dtype type) { return known(type) ? dtype_table[type].elements : 0; }
+int dtype_block(enum dtype type) { return is_known(type) ? dtype_table[type].elements : 0; }
 
-size_t dtype_block_bytes(enum dtype type) { return known(type) ? dtype_table[type].bytes : 0; }
+size_t dtype_block_bytes(enum dtype type) { return is_known(type) ? dtype_table[type].bytes : 0; }
 
 size_t dtype_row_bytes(enum dtype type, int64_t cols) {
-	if (!known(type) || cols <= 0 || cols % dtype_table[type].elements)
+	if (!is_known(type) || cols <= 0 || cols % dtype_table[type].elements)
 		return 0;
 	const uint64_t blocks = (uint64_t)cols / (uint64_t)dtype_table[type].elements;
 	return blocks > SIZE_MAX / dtype_table[type].bytes ? 0 : (size_t)blocks * dtype_table[type].bytes;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct paged_cache* of(struct cache* cache) { return (struct paged_cache*)cache; }
+static struct paged_cache* paged_cache_of(struct cache* cache) { return (struct paged_cache*)cache; }
 
 static int pages_for(int slots) { return (slots + PAGE_SLOTS - 1) / PAGE_SLOTS; }
 
@@ -80,7 +80,7 @@ static bool own_page(struct paged_cache* c, int at) {
 }
 
 bool paged_reserve(struct cache* cache, int rows) {
-	struct paged_cache* c = of(cache);
+	struct paged_cache* c = paged_cache_of(cache);
 	const int first = cache->committed / PAGE_SLOTS;
 	const int wanted = pages_for(cache->committed + cache->pending + rows);
 	assert(rows >= 0 && cache->pending + rows <= MAX_ROWS);
@@ -102,7 +102,7 @@ int paged_room(const struct cache* cache) {
 
 /* Keys are not shared if the model's rotation depends on the prompt's length, or if it has recurrent
  * states. */
-static bool sharable(const struct paged_cache* c) {
+static bool is_sharable(const struct paged_cache* c) {
 	const struct model_shape* s = &c->head.backend->weights->shape;
 	const enum rope_scaling every = s->rope.scaling, sliding = s->sliding_rope.scaling;
 	return attention_blocks(s) == s->n_blocks && every != ROPE_DYNAMIC && every != ROPE_LONGROPE &&
@@ -116,7 +116,7 @@ static int64_t name_before(const struct paged_cache* c, int page) {
 
 /* Names full pages, or replaces them by shared pages with the same tokens. */
 static void name_pages(struct paged_cache* c) {
-	for (; (c->named + 1) * PAGE_SLOTS <= c->clean && sharable(c); c->named++) {
+	for (; (c->named + 1) * PAGE_SLOTS <= c->clean && is_sharable(c); c->named++) {
 		const int32_t* token = c->token + c->named * PAGE_SLOTS;
 		const int64_t after = name_before(c, c->named);
 		struct page* same = pages_find(c->pool, after, token);
@@ -133,7 +133,7 @@ static void name_pages(struct paged_cache* c) {
 /* If the prefill has bits of its own, only pages that whole chunks filled are kept and found. Other rows'
  * kernels depend on the prompt's length. */
 int paged_adopt(struct cache* cache, const int32_t* token, int n) {
-	struct paged_cache* c = of(cache);
+	struct paged_cache* c = paged_cache_of(cache);
 	const int whole = cache->backend->prefill_is_exact ? 1 : PREFILL_CHUNK;
 	const int kept = whole == 1 ? cache->committed : c->clean;
 	int own = 0;
@@ -171,11 +171,11 @@ bool paged_save(const struct cache* cache, int page, void* to) {
 }
 
 bool paged_restore(struct cache* cache, const int32_t* token, const void* from) {
-	struct paged_cache* c = of(cache);
+	struct paged_cache* c = paged_cache_of(cache);
 	const int at = cache->committed / PAGE_SLOTS;
 	assert(c->pool->memories == 1 && cache->pending == 0);
 	if (c->named * PAGE_SLOTS != cache->committed || cache->committed + PAGE_SLOTS > cache->capacity ||
-	    !sharable(c))
+	    !is_sharable(c))
 		return false;
 	paged_truncate(cache, cache->committed);
 	struct page* page = pages_take(c->pool);
@@ -192,7 +192,7 @@ bool paged_restore(struct cache* cache, const int32_t* token, const void* from) 
 /* ---- rows --------------------------------------------------------------------------------- */
 
 static void append_rows(const struct pass* pass, const struct segment* segment, int r0) {
-	struct paged_cache* c = of(segment->cache);
+	struct paged_cache* c = paged_cache_of(segment->cache);
 	const int before = segment->cache->pending;
 	assert(before + segment->n <= MAX_ROWS && segment->base >= 0 && segment->base <= c->head.committed);
 	assert(pass->kind != PASS_PREFILL || (before == 0 && segment->base == c->head.committed));
@@ -266,7 +266,7 @@ void paged_end(const struct pass* pass, bool done) {
 		if (!done)
 			paged_discard(pass->segment[i].cache);
 		else if (pass->kind == PASS_PREFILL)
-			take_tokens(of(pass->segment[i].cache), NULL, pass->segment[i].n, true);
+			take_tokens(paged_cache_of(pass->segment[i].cache), NULL, pass->segment[i].n, true);
 }
 
 int paged_ancestors(const struct paged_cache* c, int row, int32_t* slot) {
@@ -300,11 +300,11 @@ void paged_commit(struct paged_cache* c, const int32_t* path, int n) { take_toke
 /* Keeps the page that the next row goes to. */
 void paged_discard(struct cache* cache) {
 	cache->pending = 0;
-	give_back(of(cache), cache->committed / PAGE_SLOTS + 1);
+	give_back(paged_cache_of(cache), cache->committed / PAGE_SLOTS + 1);
 }
 
 bool paged_rewind(struct cache* cache, int sub_layer) {
-	struct paged_cache* c = of(cache);
+	struct paged_cache* c = paged_cache_of(cache);
 	if (sub_layer % 2 && cache->backend->weights->shape.parallel)
 		return false;
 	for (int i = 0; i < cache->pending; i++)
@@ -316,7 +316,7 @@ bool paged_rewind(struct cache* cache, int sub_layer) {
 }
 
 void paged_truncate(struct cache* cache, int committed) {
-	struct paged_cache* c = of(cache);
+	struct paged_cache* c = paged_cache_of(cache);
 	assert(committed >= 0 && committed <= cache->committed);
 	cache->committed = committed;
 	c->lowest = least(c->lowest, committed);

@@ -68,7 +68,7 @@ static void put_page(struct page_pool* pool, struct page* page) {
 	*at = page;
 }
 
-static void unname(struct page_pool* pool, struct page* page) {
+static void forget_name(struct page_pool* pool, struct page* page) {
 	struct page** at = &pool->table[place_page(pool, page->after, page->token)];
 	while (*at != page)
 		at = &(*at)->next;
@@ -158,7 +158,7 @@ struct page* pages_take(struct page_pool* pool) {
 	else if (pool->oldest) {
 		page = pool->oldest;
 		leave_row(pool, page);
-		unname(pool, page);
+		forget_name(pool, page);
 	} else
 		return NULL;
 	page->next = NULL;

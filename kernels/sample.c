@@ -63,7 +63,7 @@ static void apply_cut(float* processed, int n, struct filter_cut cut) {
 	}
 }
 
-static float largest(const float* x, int n) {
+static float find_largest(const float* x, int n) {
 	float max = x[0];
 	for (int i = 1; i < n; i++)
 		max = x[i] > max ? x[i] : max;
@@ -83,13 +83,14 @@ static double sum_of(const float* x, int n) {
 }
 
 /* processed (vocab), which may be the same array: the logits over the temperature. */
-static void scale(float* processed, const float* logits, int vocab, float max, float temperature) {
+static void scale_logits(float* processed, const float* logits, int vocab, float max, float temperature) {
 	for (int v = 0; v < vocab; v++)
 		processed[v] = noise_score(logits[v], max, temperature, 0);
 }
 
 /* -infinity for tokens that a filter removes */
-static void filter(float* restrict processed, float* restrict weight, int vocab, const struct sampler* s) {
+static void filter_tokens(float* restrict processed, float* restrict weight, int vocab,
+                          const struct sampler* s) {
 	const float min_p = s->min_p;
 	if (s->top_k > 0 && s->top_k < vocab)
 		apply_cut(processed, vocab, find_cut(processed, NULL, vocab, s->top_k));
@@ -115,8 +116,8 @@ static bool any_over(const float* x, int n, float limit) {
 
 void sample_distribution(const float* logits, int vocab, const struct sampler* sampler, float* p,
                          float* scratch) {
-	scale(p, logits, vocab, largest(logits, vocab), sampler->temperature);
-	filter(p, scratch, vocab, sampler);
+	scale_logits(p, logits, vocab, find_largest(logits, vocab), sampler->temperature);
+	filter_tokens(p, scratch, vocab, sampler);
 	for (int v = 0; v < vocab; v++)
 		p[v] = noise_exp(p[v]);
 	const double sum = sum_of(p, vocab);
@@ -170,17 +171,17 @@ static float penalise_tokens(float* restrict out, const float* restrict logits, 
 	}
 	for (int i = 0; i < p->n_bias; i++)
 		out[p->bias_token[i]] += p->bias[i];
-	return largest(out, vocab);
+	return find_largest(out, vocab);
 }
 
 /* The same, without tokens that would repeat a run. */
-static float penalise(float* restrict out, const float* restrict logits, int vocab,
-                      const struct penalised_row* row) {
+static float penalise_row(float* restrict out, const float* restrict logits, int vocab,
+                          const struct penalised_row* row) {
 	const float best = penalise_tokens(out, logits, vocab, row);
 	if (row->penalties->no_repeat <= 0)
 		return best;
 	forbid_repeats(out, row);
-	const float left = largest(out, vocab);
+	const float left = find_largest(out, vocab);
 	return left > -INFINITY ? left : penalise_tokens(out, logits, vocab, row);
 }
 
@@ -188,7 +189,7 @@ static float penalise(float* restrict out, const float* restrict logits, int voc
 static float only_allowed(float* out, const float* score, int vocab, const uint64_t* allowed) {
 	for (int v = 0; v < vocab; v++)
 		out[v] = allowed[v >> 6] >> (v & 63) & 1u ? score[v] : -INFINITY;
-	return largest(out, vocab);
+	return find_largest(out, vocab);
 }
 
 /* ---- results -------------------------------------------------------------------------------- */
@@ -269,16 +270,16 @@ void result_from_softmax(struct result* out, uint8_t want, const float* logits, 
 		return;
 	const bool changed = penalised || allowed;
 	const float* score = sampler || changed ? scratch : logits;
-	float best = penalised ? penalise(scratch, logits, vocab, penalised) : max;
+	float best = penalised ? penalise_row(scratch, logits, vocab, penalised) : max;
 	if (allowed)
 		best = only_allowed(scratch, penalised ? scratch : logits, vocab, allowed);
 	if (allowed && penalised && !(best > -INFINITY)) { /* all that is allowed would repeat a run */
-		penalise_tokens(scratch, logits, vocab, penalised);
+		penalise_row(scratch, logits, vocab, penalised);
 		best = only_allowed(scratch, scratch, vocab, allowed);
 	}
 	if (sampler) {
-		scale(scratch, changed ? scratch : logits, vocab, best, sampler->temperature);
-		filter(scratch, scratch + vocab, vocab, sampler);
+		scale_logits(scratch, changed ? scratch : logits, vocab, best, sampler->temperature);
+		filter_tokens(scratch, scratch + vocab, vocab, sampler);
 	} else if (!changed && !(want & WANT_TOP)) {
 		out->token = first_equal(logits, vocab, max);
 		return;

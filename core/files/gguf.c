@@ -27,7 +27,7 @@ static bool report_end(const struct cursor* c, const char* what) {
 	            (size_t)(c->end - c->start));
 }
 
-static uint64_t load(const uint8_t* data, size_t bytes) {
+static uint64_t load_number(const uint8_t* data, size_t bytes) {
 	uint64_t value = 0;
 	for (size_t i = bytes; i-- > 0;)
 		value = value << 8 | data[i];
@@ -37,7 +37,7 @@ static uint64_t load(const uint8_t* data, size_t bytes) {
 static bool take_number(struct cursor* c, size_t bytes, uint64_t* out, const char* what) {
 	if (bytes_left(c) < bytes)
 		return report_end(c, what);
-	*out = load(c->at, bytes);
+	*out = load_number(c->at, bytes);
 	c->at += bytes;
 	return true;
 }
@@ -337,7 +337,7 @@ static bool number_at(const struct gguf_value* v, uint64_t i, struct number* out
 	const size_t bytes = scalar_bytes(v->element);
 	if (bytes == 0)
 		return false;
-	const uint64_t raw = load(v->data + i * bytes, bytes);
+	const uint64_t raw = load_number(v->data + i * bytes, bytes);
 	const uint32_t raw32 = (uint32_t)raw;
 	const unsigned unused = 64 - 8 * (unsigned)bytes;
 	float single;
@@ -419,7 +419,7 @@ bool gguf_bool(const struct gguf* g, const char* key, bool* out, struct error* e
 
 /* The string at `at`, which was checked to lie in the file; returns what follows it. */
 static const uint8_t* string_at(const uint8_t* at, const char** text, size_t* size) {
-	*size = (size_t)load(at, 8);
+	*size = (size_t)load_number(at, 8);
 	*text = (const char*)at + 8;
 	return at + 8 + *size;
 }

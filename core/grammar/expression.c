@@ -16,7 +16,7 @@ static int add_place(struct automaton* x, struct automaton_place place) {
 	return x->n++;
 }
 
-static int split(struct automaton* x, int a, int b) {
+static int add_split(struct automaton* x, int a, int b) {
 	if (a == NOWHERE || b == NOWHERE || a == b)
 		return a == NOWHERE ? b : a;
 	return add_place(x, (struct automaton_place){.kind = PLACE_SPLIT, .next = a, .other = b});
@@ -47,7 +47,7 @@ static int add_anything(struct automaton* x, int next) {
 	return at;
 }
 
-static int emit(struct automaton*, int index, int next);
+static int emit_expression(struct automaton*, int index, int next);
 
 /* ---- conditions ------------------------------------------------------------------------------- */
 
@@ -89,7 +89,7 @@ static int known_before(struct automaton* x, int* known, const char* expression,
 
 static int look_ahead(struct automaton* x, const struct syntax_node* node, int next) {
 	const int before = x->looks_back;
-	const int start = emit(x, node->a, add_anything(x, 0));
+	const int start = emit_expression(x, node->a, add_anything(x, 0));
 	if (start == NOWHERE) /* nothing can come so */
 		return node->most || x->r->failed ? NOWHERE : next;
 	return text_ahead(x, start, node->most != 0, x->looks_back > before, next);
@@ -98,7 +98,7 @@ static int look_ahead(struct automaton* x, const struct syntax_node* node, int n
 /* The text that is looked at ends here, so nothing within may ask for the rest. */
 static int look_behind(struct automaton* x, const struct syntax_node* node, int next) {
 	x->behind++;
-	const int within = emit(x, node->a, 0);
+	const int within = emit_expression(x, node->a, 0);
 	x->behind--;
 	if (within == NOWHERE)
 		return node->most || x->r->failed ? NOWHERE : next;
@@ -118,7 +118,7 @@ static int word_edge(struct automaton* x, bool edge, int next) {
 	const int after = text_ahead(x, start, !edge, false, next),
 	          other = text_ahead(x, start, edge, false, next);
 	const int inside = known_before(x, &x->word, word, true, after);
-	return split(x, inside, known_before(x, &x->word, word, false, other));
+	return add_split(x, inside, known_before(x, &x->word, word, false, other));
 }
 
 /* ---- the tree --------------------------------------------------------------------------------- */
@@ -197,7 +197,7 @@ static int each_text(struct automaton* x, int index, int group, const struct lan
 			       NOWHERE;
 		const struct fixed_text* const before = x->fixed[group - 1];
 		x->fixed[group - 1] = text;
-		all = emit(x, index, next);
+		all = emit_expression(x, index, next);
 		x->fixed[group - 1] = before;
 	}
 	for (int e = l->first[state]; e < l->first[state + 1] && !x->r->failed; e++) {
@@ -210,7 +210,7 @@ static int each_text(struct automaton* x, int index, int group, const struct lan
 			       NOWHERE;
 		for (uint32_t code = l->edge[e].low; code < past && !x->r->failed; code++) {
 			text->code[text->n++] = code;
-			all = split(x, each_text(x, index, group, l, l->edge[e].to, text, next), all);
+			all = add_split(x, each_text(x, index, group, l, l->edge[e].to, text, next), all);
 			text->n--;
 		}
 	}
@@ -234,7 +234,7 @@ static int emit_group(struct automaton* x, const struct syntax_node* node, int n
 	if (text)
 		return fixed_text(x, text, node->kind == NODE_BACK && node->most, next);
 	if (node->kind == NODE_GROUP)
-		return emit(x, node->a, next);
+		return emit_expression(x, node->a, next);
 	return reader_fail(
 	           x->r, "a back-reference is supported only if its group stands before it in the same sequence"),
 	       NOWHERE;
@@ -244,12 +244,12 @@ static int emit_repeat(struct automaton* x, const struct syntax_node* node, int 
 	int at = next;
 	if (node->most < 0) {
 		at = add_loop(x, next);
-		close_loop(x, at, emit(x, node->a, at));
+		close_loop(x, at, emit_expression(x, node->a, at));
 	}
 	for (int i = node->least; i < node->most && !x->r->failed; i++)
-		at = split(x, emit(x, node->a, at), next);
+		at = add_split(x, emit_expression(x, node->a, at), next);
 	for (int i = 0; i < node->least && !x->r->failed; i++)
-		at = emit(x, node->a, at);
+		at = emit_expression(x, node->a, at);
 	return at;
 }
 
@@ -259,51 +259,51 @@ static int emit_sequence(struct automaton* x, int index, int next) {
 		return fix_group(x, index, part, next);
 	for (; x->r->node[index].kind == NODE_SEQUENCE && next != NOWHERE && !x->r->failed;
 	     index = x->r->node[index].a)
-		next = emit(x, x->r->node[index].b, next);
-	return next == NOWHERE ? NOWHERE : emit(x, index, next);
+		next = emit_expression(x, x->r->node[index].b, next);
+	return next == NOWHERE ? NOWHERE : emit_expression(x, index, next);
 }
 
-static int emit(struct automaton* x, int index, int next) {
+static int emit_expression(struct automaton* x, int index, int next) {
 	int all = NOWHERE;
 	if (x->r->failed || next == NOWHERE)
 		return NOWHERE;
 	if (++x->r->work > MOST_NODES)
 		return reader_fail(x->r, "this part makes the grammar too large"), NOWHERE;
 	for (; x->r->node[index].kind == NODE_EITHER; index = x->r->node[index].a)
-		all = split(x, emit(x, x->r->node[index].b, next), all);
+		all = add_split(x, emit_expression(x, x->r->node[index].b, next), all);
 	const struct syntax_node node = x->r->node[index];
 	if (x->behind && (node.kind == NODE_LOOK_AHEAD || node.kind == NODE_WORD_EDGE || node.kind == NODE_END))
 		return reader_fail(x->r, "look-ahead, \\b and $ within look-behind are not supported"), NOWHERE;
 	switch (node.kind) {
 	case NODE_SEQUENCE:
-		return split(x, emit_sequence(x, index, next), all);
+		return add_split(x, emit_sequence(x, index, next), all);
 	case NODE_CLASS:
-		return node.a == node.b ? all : split(x, add_characters(x, node.a, node.b, next), all);
+		return node.a == node.b ? all : add_split(x, add_characters(x, node.a, node.b, next), all);
 	case NODE_REPEAT:
-		return split(x, emit_repeat(x, &node, next), all);
+		return add_split(x, emit_repeat(x, &node, next), all);
 	case NODE_LOOK_AHEAD:
-		return split(x, look_ahead(x, &node, next), all);
+		return add_split(x, look_ahead(x, &node, next), all);
 	case NODE_LOOK_BEHIND:
-		return split(x, look_behind(x, &node, next), all);
+		return add_split(x, look_behind(x, &node, next), all);
 	case NODE_GROUP:
 	case NODE_BACK:
-		return split(x, emit_group(x, &node, next), all);
+		return add_split(x, emit_group(x, &node, next), all);
 	case NODE_WORD_EDGE:
-		return split(x, word_edge(x, node.most != 0, next), all);
+		return add_split(x, word_edge(x, node.most != 0, next), all);
 	case NODE_START:
-		return split(x, known_before(x, &x->empty, "", true, next), all);
+		return add_split(x, known_before(x, &x->empty, "", true, next), all);
 	case NODE_END:
-		return split(
+		return add_split(
 		    x, next == 0 ? 0 : text_ahead(x, any_character(x, add_anything(x, 0)), false, false, next), all);
 	default:
-		return split(x, next, all);
+		return add_split(x, next, all);
 	}
 }
 
 struct language* expression_language(struct reader* r, int node, bool whole) {
 	struct automaton x = {.r = r, .empty = NOWHERE, .word = NOWHERE};
 	add_place(&x, (struct automaton_place){.kind = PLACE_END});
-	int start = emit(&x, node, whole ? 0 : add_anything(&x, 0));
+	int start = emit_expression(&x, node, whole ? 0 : add_anything(&x, 0));
 	if (!whole && start != NOWHERE)
 		start = add_anything(&x, start);
 	struct language* language = r->failed ? NULL : automaton_language(&x, start, automaton_begin(&x));

@@ -203,7 +203,7 @@ static const char annotations[] =
 /* Pieces that others hold, by the byte that stands for them. */
 static const char* const piece[] = {NULL, IPV6_TEXT, HOST_NAME_TEXT, UCSCHAR_TEXT, IPRIVATE_TEXT};
 
-static void expand(const char* from, char* to, size_t size) {
+static void expand_rules(const char* from, char* to, size_t size) {
 	size_t n = 0;
 	for (; *from && n + 1 < size; from++) {
 		const bool one = *from >= 1 && (size_t)*from < sizeof piece / sizeof *piece;
@@ -242,6 +242,6 @@ struct language* json_format_language(const char* format, struct error* error) {
 	}
 	if (!expression)
 		return language_all();
-	expand(expression, whole, sizeof whole);
+	expand_rules(expression, whole, sizeof whole);
 	return language_of_pattern(whole, strlen(whole), true, error);
 }

@@ -170,7 +170,7 @@ static int32_t emit_text_value(struct tagged* t, const cJSON* schema, int32_t ne
 	return t->any_text ? emit_call(t->c->grammar, t->any_text, next) : NOWHERE;
 }
 
-static int32_t put(const struct tagged* t, const char* text, int32_t next) {
+static int32_t put_text(const struct tagged* t, const char* text, int32_t next) {
 	return emit_text(t->c->grammar, text, strlen(text), next);
 }
 
@@ -187,15 +187,15 @@ static int32_t emit_value(struct tagged* t, const cJSON* schema, unsigned types,
 	const char* const before = before_all(t, types);
 	int32_t all = NOWHERE;
 	if (t->tags->between)
-		return put(t, before, schema_emit(t->c, schema, next));
+		return put_text(t, before, schema_emit(t->c, schema, next));
 	if (before)
-		return put(t, before, emit_alike(t, schema, types, next));
+		return put_text(t, before, emit_alike(t, schema, types, next));
 	for (int i = 0; i < GRAMMAR_TYPES && !t->c->failed; i++) {
 		const unsigned type = 1u << i & types;
 		const int32_t at = !type                ? NOWHERE
 		                   : type == TAG_STRING ? emit_text_value(t, schema, next)
 		                                        : emit_of_type(t, schema, type, next);
-		all = emit_split(t->c->grammar, put(t, t->tags->before_value[i], at), all);
+		all = emit_split(t->c->grammar, put_text(t, t->tags->before_value[i], at), all);
 	}
 	return all;
 }
@@ -256,10 +256,10 @@ static int32_t emit_any_members(struct tagged* t, int32_t next) {
 	struct compiler* const c = t->c;
 	const int32_t loop = emit_loop(c->grammar, next);
 	const cJSON* const any = schema_kept(c, cJSON_CreateObject());
-	const int32_t value = emit_value(t, any, TAG_ANY, put(t, t->tags->end, loop));
+	const int32_t value = emit_value(t, any, TAG_ANY, put_text(t, t->tags->end, loop));
 	const int32_t named =
 	    pattern_emit(c->grammar, name, strlen(name), true, emit_characters, value, c->error);
-	loop_close(c->grammar, loop, put(t, t->tags->before_name, named));
+	loop_close(c->grammar, loop, put_text(t, t->tags->before_name, named));
 	return loop;
 }
 
@@ -274,16 +274,16 @@ static int32_t emit_members(struct tagged* t, const cJSON* schema, const unsigne
 		return cJSON_IsFalse(json_field(schema, "additionalProperties")) ? next : emit_any_members(t, next);
 	for (one = one->prev; i-- > 0; one = one->prev) {
 		const int32_t ended =
-		    t->tags->end_name ? put(t, one->string, put(t, t->tags->end_name, after)) : after;
-		const int32_t value = emit_value(t, one, types[i], put(t, t->tags->end, ended));
-		const int32_t member = put(t, t->tags->before_name, put(t, one->string, value));
+		    t->tags->end_name ? put_text(t, one->string, put_text(t, t->tags->end_name, after)) : after;
+		const int32_t value = emit_value(t, one, types[i], put_text(t, t->tags->end, ended));
+		const int32_t member = put_text(t, t->tags->before_name, put_text(t, one->string, value));
 		const bool required = is_required(schema, one->string);
 		next = required ? member : emit_split(t->c->grammar, member, next);
 		if (!between)
 			after = next;
 		else
-			after = required ? put(t, between, member)
-			                 : emit_split(t->c->grammar, put(t, between, member), after);
+			after = required ? put_text(t, between, member)
+			                 : emit_split(t->c->grammar, put_text(t, between, member), after);
 	}
 	return next;
 }

@@ -329,7 +329,7 @@ static bool states_match(const struct language* l, const int32_t* class, int a, 
 }
 
 /* A hash of the classes that its edges lead to, whatever the number of bounds. */
-static uint32_t signature(const struct language* l, const int32_t* class, int s) {
+static uint32_t compute_signature(const struct language* l, const int32_t* class, int s) {
 	uint32_t key = (uint32_t) class[s], last = 0;
 	for (int e = l->first[s]; e < l->first[s + 1]; e++) {
 		const uint32_t to = l->edge[e].to < 0 ? 0 : (uint32_t) class[l->edge[e].to] + 1;
@@ -358,7 +358,7 @@ struct language* language_smallest(struct language* l) {
 		n = 0;
 		memset(bucket, 0xff, BUCKETS * sizeof *bucket);
 		for (int s = 0; s < l->n; s++) {
-			const uint32_t key = signature(l, class, s) % BUCKETS;
+			const uint32_t key = compute_signature(l, class, s) % BUCKETS;
 			int other = bucket[key];
 			while (other >= 0 && !states_match(l, class, other, s))
 				other = chain[other];

@@ -39,7 +39,7 @@ int program_rule(struct grammar* g) {
 
 /* After a failure every instruction is the first one, so that emitting continues harmlessly and within
  * bounds. */
-static int32_t emit(struct grammar* g, struct instruction instruction) {
+static int32_t add_instruction(struct grammar* g, struct instruction instruction) {
 	g->failed =
 	    g->failed || g->n == GRAMMAR_INSTRUCTIONS || !grow_by_one(&g->at, (size_t)g->n, sizeof *g->at);
 	if (g->failed)
@@ -52,7 +52,7 @@ struct grammar* program_open(struct error* error) {
 	struct grammar* g = calloc(1, sizeof *g);
 	if (g) {
 		atomic_init(&g->holders, 1);
-		emit(g, (struct instruction){.opcode = OP_RETURN});
+		add_instruction(g, (struct instruction){.opcode = OP_RETURN});
 		program_rule(g);
 	}
 	if (g && !g->failed)
@@ -65,49 +65,53 @@ struct grammar* program_open(struct error* error) {
 int32_t emit_range(struct grammar* g, uint8_t low, uint8_t high, int32_t next) {
 	if (next == NOWHERE)
 		return NOWHERE;
-	return emit(g, (struct instruction){.opcode = OP_RANGE, .low = low, .high = high, .next = next});
+	return add_instruction(g,
+	                       (struct instruction){.opcode = OP_RANGE, .low = low, .high = high, .next = next});
 }
 
 int32_t emit_split(struct grammar* g, int32_t a, int32_t b) {
 	if (a == NOWHERE || b == NOWHERE || a == b)
 		return a == NOWHERE ? b : a;
-	return emit(g, (struct instruction){.opcode = OP_SPLIT, .next = a, .other = b});
+	return add_instruction(g, (struct instruction){.opcode = OP_SPLIT, .next = a, .other = b});
 }
 
 int32_t emit_call(struct grammar* g, int rule, int32_t next) {
 	if (next == NOWHERE)
 		return NOWHERE;
-	return emit(g, (struct instruction){.opcode = OP_CALL, .next = next, .other = rule});
+	return add_instruction(g, (struct instruction){.opcode = OP_CALL, .next = next, .other = rule});
 }
 
 int32_t emit_begin(struct grammar* g, int most, int32_t next) {
-	return emit(g, (struct instruction){.opcode = OP_BEGIN, .next = next, .other = most});
+	return add_instruction(g, (struct instruction){.opcode = OP_BEGIN, .next = next, .other = most});
 }
 
 int32_t emit_step(struct grammar* g, int least, int32_t next) {
-	return emit(g, (struct instruction){.opcode = OP_STEP, .next = next, .other = least});
+	return add_instruction(g, (struct instruction){.opcode = OP_STEP, .next = next, .other = least});
 }
 
 int32_t emit_finish(struct grammar* g, int32_t next) {
-	return emit(g, (struct instruction){.opcode = OP_FINISH, .next = next});
+	return add_instruction(g, (struct instruction){.opcode = OP_FINISH, .next = next});
 }
 
 int32_t emit_distinct_list(struct grammar* g, int32_t next) {
-	return next == NOWHERE ? NOWHERE : emit(g, (struct instruction){.opcode = OP_LIST, .next = next});
+	return next == NOWHERE ? NOWHERE
+	                       : add_instruction(g, (struct instruction){.opcode = OP_LIST, .next = next});
 }
 
 int32_t emit_room(struct grammar* g, int most, int32_t next) {
 	if (next == NOWHERE)
 		return NOWHERE;
-	return emit(g, (struct instruction){.opcode = OP_ROOM, .next = next, .other = most});
+	return add_instruction(g, (struct instruction){.opcode = OP_ROOM, .next = next, .other = most});
 }
 
 int32_t emit_distinct_item(struct grammar* g, int32_t body) {
-	return body == NOWHERE ? NOWHERE : emit(g, (struct instruction){.opcode = OP_ITEM, .next = body});
+	return body == NOWHERE ? NOWHERE
+	                       : add_instruction(g, (struct instruction){.opcode = OP_ITEM, .next = body});
 }
 
 int32_t emit_differ(struct grammar* g, int32_t next) {
-	return next == NOWHERE ? NOWHERE : emit(g, (struct instruction){.opcode = OP_DIFFER, .next = next});
+	return next == NOWHERE ? NOWHERE
+	                       : add_instruction(g, (struct instruction){.opcode = OP_DIFFER, .next = next});
 }
 
 int32_t emit_text(struct grammar* g, const char* text, size_t size, int32_t next) {
@@ -174,7 +178,7 @@ int32_t emit_choices(struct grammar* g, const char** text, int n, character_emit
 }
 
 int32_t emit_loop(struct grammar* g, int32_t next) {
-	return emit(g, (struct instruction){.opcode = OP_SPLIT, .next = next, .other = next});
+	return add_instruction(g, (struct instruction){.opcode = OP_SPLIT, .next = next, .other = next});
 }
 
 void loop_close(struct grammar* g, int32_t loop, int32_t body) {

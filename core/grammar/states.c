@@ -127,7 +127,7 @@ struct states {
 	bool full;
 };
 
-static uint32_t hash(uint32_t a, uint32_t b) {
+static uint32_t hash_pair(uint32_t a, uint32_t b) {
 	uint64_t x = ((uint64_t)a << 32 | b) * 0x9e3779b97f4a7c15u;
 	x ^= x >> 29;
 	return (uint32_t)(x * 0xbf58476d1ce4e5b9u >> 32);
@@ -201,7 +201,7 @@ static bool is_set(int32_t at) { return at >= AT_SET && at < AT_COUNT; }
 
 /* The prefix with a byte more; -1: there is none, and none is made, or there is no room. */
 static int32_t text_after(struct states* s, int32_t text, uint8_t byte, bool make) {
-	int32_t* bucket = &s->text_bucket[hash((uint32_t)text, byte) % TEXT_BUCKETS];
+	int32_t* bucket = &s->text_bucket[hash_pair((uint32_t)text, byte) % TEXT_BUCKETS];
 	for (int32_t i = *bucket; i; i = s->text[i].chain)
 		if (s->text[i].parent == text && s->text[i].byte == byte)
 			return i;
@@ -231,7 +231,7 @@ static void note_prefixes(struct states* s, int32_t set, int32_t text) {
 }
 
 static int32_t set_with(struct states* s, int32_t set, int32_t text) {
-	int32_t* bucket = &s->set_bucket[hash((uint32_t)set, (uint32_t)text) % SET_BUCKETS];
+	int32_t* bucket = &s->set_bucket[hash_pair((uint32_t)set, (uint32_t)text) % SET_BUCKETS];
 	for (int32_t i = *bucket; i; i = s->set_of[i].chain)
 		if (s->set_of[i].without == set && s->set_of[i].text == text)
 			return i;
@@ -303,8 +303,8 @@ static uint32_t flags_of(const struct states* s, int32_t under, int32_t at) {
 
 /* ---- stacks --------------------------------------------------------------------------------- */
 
-static int32_t push(struct states* s, int32_t under, int32_t at) {
-	int32_t* bucket = &s->frame_bucket[hash((uint32_t)under, (uint32_t)at) % STACK_BUCKETS];
+static int32_t push_place(struct states* s, int32_t under, int32_t at) {
+	int32_t* bucket = &s->frame_bucket[hash_pair((uint32_t)under, (uint32_t)at) % STACK_BUCKETS];
 	for (int32_t i = *bucket; i; i = s->frame[i].chain)
 		if (s->frame[i].under == under && s->frame[i].at == at)
 			return i;
@@ -340,13 +340,13 @@ static void treat_alike(const struct states* s, int32_t stack, int byte, int* lo
 static int32_t stack_with_set(struct states* s, int32_t stack, int32_t set) {
 	const struct frame frame = s->frame[stack];
 	if (is_set(frame.at))
-		return push(s, frame.under, AT_SET + set);
-	return push(s, stack_with_set(s, frame.under, set), frame.at);
+		return push_place(s, frame.under, AT_SET + set);
+	return push_place(s, stack_with_set(s, frame.under, set), frame.at);
 }
 
 /* In a walk, an item that begins as none of the list's does. */
 static int32_t push_other(struct states* s, int32_t under) {
-	return push(s, stack_with_set(s, under, vague_set(s, set_below(s, under))), AT_TEXT + OTHER_TEXT);
+	return push_place(s, stack_with_set(s, under, vague_set(s, set_below(s, under))), AT_TEXT + OTHER_TEXT);
 }
 
 /* Whether a walk has to know an item's text so far: another begins so, or the list is in an item that begins
@@ -362,13 +362,13 @@ static int32_t stack_after(struct states* s, int32_t stack, uint8_t byte) {
 		return stack;
 	const int32_t under = stack_after(s, frame.under, byte);
 	if (!is_text(frame.at) || frame.at == AT_TEXT + OTHER_TEXT)
-		return push(s, under, frame.at);
+		return push_place(s, under, frame.at);
 	const bool walks = frame.flags & FRAME_WALKS;
 	const int32_t text = text_after(s, frame.at - AT_TEXT, byte, !walks);
 	if (walks && (text < 0 || !is_worth_keeping(s, under, text)))
 		return push_other(s, under);
 	s->overflow |= text < 0;
-	return push(s, under, AT_TEXT + (text < 0 ? NO_TEXT : text));
+	return push_place(s, under, AT_TEXT + (text < 0 ? NO_TEXT : text));
 }
 
 /* The stack below an item that ends there; -1: the list has one like it, or may have. */
@@ -385,15 +385,15 @@ static int32_t end_item(struct states* s, int32_t stack) {
 static int32_t begin_item(struct states* s, int32_t stack) {
 	const int32_t set = set_below(s, stack);
 	if (!(s->frame[stack].flags & FRAME_WALKS) || is_worth_keeping(s, stack, NO_TEXT))
-		return push(s, stack, AT_TEXT + NO_TEXT);
-	return set_is_unsure(s, set) ? push(s, stack, AT_TEXT + OTHER_TEXT) : push_other(s, stack);
+		return push_place(s, stack, AT_TEXT + NO_TEXT);
+	return set_is_unsure(s, set) ? push_place(s, stack, AT_TEXT + OTHER_TEXT) : push_other(s, stack);
 }
 
 /* ---- sets ----------------------------------------------------------------------------------- */
 
 /* True when the place is new to the set. */
 static bool see_frame(struct states* s, struct place place) {
-	uint32_t i = hash((uint32_t)place.at, (uint32_t)place.stack) % (4 * MAX_SET);
+	uint32_t i = hash_pair((uint32_t)place.at, (uint32_t)place.stack) % (4 * MAX_SET);
 	for (; s->seen_at[i] == s->making; i = (i + 1) % (4 * MAX_SET))
 		if (s->seen[i].at == place.at && s->seen[i].stack == place.stack)
 			return false;
@@ -436,7 +436,7 @@ static void close_set(struct states* s) {
 			break;
 		case OP_CALL: { /* a call at the end of a rule needs no frame */
 			const bool last = s->grammar->at[i->next].opcode == OP_RETURN;
-			wait_for(s, s->grammar->rule[i->other], last ? place.stack : push(s, place.stack, i->next));
+			wait_for(s, s->grammar->rule[i->other], last ? place.stack : push_place(s, place.stack, i->next));
 			break;
 		}
 		case OP_RETURN:
@@ -446,19 +446,19 @@ static void close_set(struct states* s) {
 				wait_for(s, s->frame[place.stack].at, s->frame[place.stack].under);
 			break;
 		case OP_BEGIN:
-			wait_for(s, i->next, push(s, place.stack, ~i->other));
+			wait_for(s, i->next, push_place(s, place.stack, ~i->other));
 			break;
 		case OP_STEP: {
 			const struct frame count = s->frame[place.stack];
 			if (~count.at > i->other)
-				wait_for(s, i->next, push(s, count.under, count.at + 1));
+				wait_for(s, i->next, push_place(s, count.under, count.at + 1));
 			break;
 		}
 		case OP_FINISH:
 			wait_for(s, i->next, s->frame[place.stack].under);
 			break;
 		case OP_LIST:
-			wait_for(s, i->next, push(s, place.stack, AT_SET));
+			wait_for(s, i->next, push_place(s, place.stack, AT_SET));
 			break;
 		case OP_ROOM:
 			if (s->set_of[set_below(s, place.stack)].count < i->other)
@@ -503,14 +503,14 @@ static void sort_places(struct place* place, int n) {
 }
 
 /* The number of the set that was made. */
-static int intern(struct states* s) {
+static int intern_state(struct states* s) {
 	s->overflowed |= s->overflow;
 	if (s->overflow || s->n_set == 0)
 		return STATE_DEAD;
 	sort_places(s->set, s->n_set);
 	uint32_t key = (uint32_t)s->n_set;
 	for (int i = 0; i < s->n_set; i++)
-		key = hash(key ^ (uint32_t)s->set[i].at, (uint32_t)s->set[i].stack);
+		key = hash_pair(key ^ (uint32_t)s->set[i].at, (uint32_t)s->set[i].stack);
 	int32_t* bucket = &s->bucket[key % BUCKETS];
 	const size_t size = (size_t)s->n_set * sizeof *s->set;
 	for (int32_t i = *bucket; i; i = s->state[i].chain)
@@ -536,7 +536,7 @@ int states_start(struct states* s) {
 	begin_set(s);
 	wait_for(s, s->grammar->rule[0], NO_STACK);
 	close_set(s);
-	return intern(s);
+	return intern_state(s);
 }
 
 static int without_dead_ends(struct states* s, int state);
@@ -546,13 +546,13 @@ static int make_state(struct states* s) {
 	struct single* known = NULL;
 	if (s->n_waiting == 1 && !s->overflow && !s->lists) {
 		const struct place of = s->waiting[0];
-		known = &s->single[hash((uint32_t)of.at, (uint32_t)of.stack) % SINGLES];
+		known = &s->single[hash_pair((uint32_t)of.at, (uint32_t)of.stack) % SINGLES];
 		if (known->forgotten == s->forgotten && known->of.at == of.at && known->of.stack == of.stack)
 			return known->state;
 		known->of = of;
 	}
 	close_set(s);
-	const int made = intern(s);
+	const int made = intern_state(s);
 	if (known) {
 		known->state = made;
 		known->forgotten = s->full || s->overflow ? 0 : s->forgotten;
@@ -594,7 +594,7 @@ int states_step(struct states* s, int state, uint8_t byte) {
 static int state_of_place(struct states* s, struct place place) {
 	begin_set(s);
 	add_place(s, place);
-	return intern(s);
+	return intern_state(s);
 }
 
 /* How many texts lead from the state to the end of the item that it stands in; `most`, if there are more. It
@@ -612,7 +612,7 @@ static int count_some_endings(struct states* s, int state, int most, int depth) 
 			n = 1;
 	}
 	if (n > 0)
-		within = intern(s);
+		within = intern_state(s);
 	for (int byte = 0, past; within != STATE_DEAD && byte <= UINT8_MAX && n < most; byte = past) {
 		const int next = states_step(s, within, (uint8_t)byte);
 		for (past = byte + 1; past <= UINT8_MAX && states_step(s, within, (uint8_t)past) == next; past++)
@@ -638,8 +638,8 @@ static int count_endings(struct states* s, int state, int most) {
 static int32_t stack_of_list(struct states* s, int32_t stack) {
 	const struct frame frame = s->frame[stack];
 	if (is_set(frame.at))
-		return push(s, push(s, NO_STACK, AT_WALK), AT_SET);
-	return push(s, stack_of_list(s, frame.under), is_text(frame.at) ? AT_TEXT + OTHER_TEXT : frame.at);
+		return push_place(s, push_place(s, NO_STACK, AT_WALK), AT_SET);
+	return push_place(s, stack_of_list(s, frame.under), is_text(frame.at) ? AT_TEXT + OTHER_TEXT : frame.at);
 }
 
 /* Whether more texts end an item than the list has items, of which one is not known. */
@@ -702,7 +702,7 @@ static int without_dead_ends(struct states* s, int state) {
 	for (int i = 0; i < whole.n; i++)
 		if (!(dead[i / 64] >> i % 64 & 1))
 			add_place(s, s->place[whole.first + i]);
-	return intern(s);
+	return intern_state(s);
 }
 
 int states_count(struct states* s, int most) {
@@ -822,7 +822,7 @@ struct after_word states_after_word(struct states* s, int state, int64_t* work) 
 static int32_t clipped_stack(struct states* s, int32_t stack, int most) {
 	const struct frame frame = s->frame[stack];
 	if (stack == NO_STACK && s->lists)
-		return push(s, NO_STACK, AT_WALK);
+		return push_place(s, NO_STACK, AT_WALK);
 	if (stack == NO_STACK || frame.at == AT_WALK)
 		return stack;
 	const int32_t under = clipped_stack(s, frame.under, most);
@@ -831,7 +831,7 @@ static int32_t clipped_stack(struct states* s, int32_t stack, int most) {
 		at = ~most;
 	if (is_text(at) && at != AT_TEXT + OTHER_TEXT && !is_worth_keeping(s, under, at - AT_TEXT))
 		return push_other(s, under);
-	return under == frame.under && at == frame.at ? stack : push(s, under, at);
+	return under == frame.under && at == frame.at ? stack : push_place(s, under, at);
 }
 
 int states_clipped(struct states* s, int state, int bytes) {
@@ -843,7 +843,7 @@ int states_clipped(struct states* s, int state, int bytes) {
 		wait_for(s, place.at, clipped_stack(s, place.stack, s->least_left + bytes));
 	}
 	close_set(s);
-	const int clipped = intern(s);
+	const int clipped = intern_state(s);
 	return clipped == STATE_DEAD ? state : clipped; /* no room: as it is */
 }
 
@@ -867,9 +867,9 @@ static int32_t stack_with_left(struct states* s, int32_t stack, int32_t count, i
 	if (stack == NO_STACK)
 		return NO_STACK;
 	if (stack == count)
-		return push(s, frame.under, ~left);
+		return push_place(s, frame.under, ~left);
 	const int32_t under = stack_with_left(s, frame.under, count, left);
-	return under == frame.under ? stack : push(s, under, frame.at);
+	return under == frame.under ? stack : push_place(s, under, frame.at);
 }
 
 static int state_with_left(struct states* s, int state, int32_t count, int left) {
@@ -879,7 +879,7 @@ static int state_with_left(struct states* s, int state, int32_t count, int left)
 		wait_for(s, place.at, stack_with_left(s, place.stack, count, left));
 	}
 	close_set(s);
-	return intern(s);
+	return intern_state(s);
 }
 
 int states_counted_down(struct states* s, int state, int* by, int64_t* work) {
@@ -1017,12 +1017,12 @@ int states_renew(struct states* s, int state) {
 	for (int32_t f = 1; f < frames; f++)
 		if (used[f >> 3] >> (f & 7) & 1) {
 			const struct frame old_frame = s->frame[f];
-			renumbered[f] = push(s, old_frame.under ? renumbered[old_frame.under] : NO_STACK,
-			                     moved_frame(s, old_frame.at));
+			renumbered[f] = push_place(s, old_frame.under ? renumbered[old_frame.under] : NO_STACK,
+			                           moved_frame(s, old_frame.at));
 		}
 	for (int i = 0; i < n; i++)
 		s->set[s->n_set++] = (struct place){s->waiting[i].at,
 		                                    s->waiting[i].stack ? renumbered[s->waiting[i].stack] : NO_STACK};
 	memset(s->seen_at, 0, sizeof s->seen_at);
-	return intern(s);
+	return intern_state(s);
 }

@@ -40,7 +40,7 @@ static char byte_at(const struct lexer* x, size_t at) {
 	return at < x->source->size ? x->source->data[at] : 0;
 }
 
-static char peek(const struct lexer* x, size_t ahead) { return byte_at(x, x->at + ahead); }
+static char peek_byte(const struct lexer* x, size_t ahead) { return byte_at(x, x->at + ahead); }
 
 static bool stands_at(const struct lexer* x, size_t at, const char* words) {
 	for (; *words; words++, at++)
@@ -55,7 +55,7 @@ static char sign_at(const struct lexer* x, size_t at) {
 	return c == '-' || c == '+' ? c : 0;
 }
 
-static void advance(struct lexer* x, size_t to) {
+static void advance_to(struct lexer* x, size_t to) {
 	for (; x->at < to; x->at++)
 		x->line += x->source->data[x->at] == '\n';
 	x->machine->line = x->line;
@@ -86,7 +86,7 @@ static void close_tag(struct lexer* x, size_t past, char sign, bool trims) {
 		past = string_span(x->source, past, true);
 	else if (sign != '+' && trims && byte_at(x, past) == '\n')
 		past++;
-	advance(x, past);
+	advance_to(x, past);
 	x->line_starting = past > 0 && x->source->data[past - 1] == '\n';
 }
 
@@ -153,7 +153,7 @@ static struct token next_outside(struct lexer* x) {
 		const int line = x->line;
 		const char sign = sign_at(x, tag + 2), kind = byte_at(x, tag + 1);
 		const size_t end = kind ? text_end(x, start, tag, sign, kind != '{') : tag;
-		advance(x, tag);
+		advance_to(x, tag);
 		if (tag > start)
 			x->line_starting = false; /* a tag stands before what comes next */
 		if (end > start)
@@ -172,7 +172,7 @@ static struct token next_outside(struct lexer* x) {
 		x->inside = true;
 		x->n_open = 0;
 		x->in_print = kind == '{';
-		advance(x, tag + 2 + (sign != 0));
+		advance_to(x, tag + 2 + (sign != 0));
 		return (struct token){.kind = x->in_print ? TOKEN_PRINT : TOKEN_BLOCK, .line = x->line};
 	}
 	return (struct token){.kind = TOKEN_END, .line = x->line};
@@ -201,7 +201,8 @@ static bool in_name(char c) {
 /* Skips digits and the underscores between them. */
 static size_t past_digits(const struct lexer* x, size_t from) {
 	size_t i = from;
-	while (is_digit(peek(x, i)) || (peek(x, i) == '_' && !x->json && i > from && is_digit(peek(x, i + 1))))
+	while (is_digit(peek_byte(x, i)) ||
+	       (peek_byte(x, i) == '_' && !x->json && i > from && is_digit(peek_byte(x, i + 1))))
 		i++;
 	return i;
 }
@@ -211,21 +212,22 @@ static struct token number_token(struct lexer* x) {
 	char text[MOST_DIGITS + 1];
 	struct token token = {.kind = TOKEN_NUMBER, .line = x->line};
 	const bool after_dot = x->at > 0 && byte_at(x, x->at - 1) == '.';
-	const size_t minus = peek(x, 0) == '-'; /* in JSON alone */
+	const size_t minus = peek_byte(x, 0) == '-'; /* in JSON alone */
 	const size_t whole = past_digits(x, minus);
 	size_t end = whole, n = 0;
 	if (whole == minus)
 		machine_fail(x->machine, "unexpected character '-'");
-	if (!after_dot && peek(x, end) == '.' && is_digit(peek(x, end + 1)))
+	if (!after_dot && peek_byte(x, end) == '.' && is_digit(peek_byte(x, end + 1)))
 		end = past_digits(x, end + 1);
 	const size_t sign = sign_at(x, x->at + end + 1) != 0;
-	if (!after_dot && (peek(x, end) == 'e' || peek(x, end) == 'E') && is_digit(peek(x, end + 1 + sign)))
+	if (!after_dot && (peek_byte(x, end) == 'e' || peek_byte(x, end) == 'E') &&
+	    is_digit(peek_byte(x, end + 1 + sign)))
 		end = past_digits(x, end + 1 + sign);
 	for (size_t i = 0; i < end; i++) {
 		if (n == MOST_DIGITS)
 			machine_fail(x->machine, "a number of more than %d digits", MOST_DIGITS);
-		if (peek(x, i) != '_')
-			text[n++] = peek(x, i);
+		if (peek_byte(x, i) != '_')
+			text[n++] = peek_byte(x, i);
 	}
 	text[n] = 0;
 	const bool real = end > whole;
@@ -235,14 +237,14 @@ static struct token number_token(struct lexer* x) {
 	token.number = real ? value_float(strtod(text, NULL)) : value_integer(strtoll(text, NULL, 10));
 	if (errno == ERANGE && !real)
 		machine_fail(x->machine, "the whole number %s has more than 64 bits", text);
-	advance(x, x->at + end);
+	advance_to(x, x->at + end);
 	return token;
 }
 
 static uint32_t hex_digits(struct lexer* x, int n, size_t end) {
 	uint32_t code = 0;
 	for (; n > 0; n--, x->at++) {
-		const int digit = x->at < end ? hexadecimal_digit(peek(x, 0)) : -1;
+		const int digit = x->at < end ? hexadecimal_digit(peek_byte(x, 0)) : -1;
 		if (digit < 0)
 			machine_fail(x->machine, "a string with a broken \\x, \\u or \\U escape");
 		code = code << 4 | (uint32_t)digit;
@@ -272,7 +274,7 @@ static void hex_escape(struct lexer* x, struct builder* b, int n, size_t end) {
 static void read_escape(struct lexer* x, struct builder* b, size_t end) {
 	static const char from[] = "\\\"bfnrt/'av", to[] = "\\\"\b\f\n\r\t/'\a\v";
 	enum { IN_BOTH = 7, IN_JSON = 8 };
-	const char c = peek(x, 0);
+	const char c = peek_byte(x, 0);
 	const char* const found = c ? strchr(from, c) : NULL;
 	const ptrdiff_t place = found ? found - from : -1;
 	if (found && (place < IN_BOTH || (place < IN_JSON) == x->json)) {
@@ -294,7 +296,7 @@ static void read_escape(struct lexer* x, struct builder* b, size_t end) {
 
 static struct token string_token(struct lexer* x) {
 	struct token token = {.kind = TOKEN_STRING, .line = x->line};
-	const char quote = peek(x, 0);
+	const char quote = peek_byte(x, 0);
 	size_t end = x->at + 1;
 	while (end < x->source->size && byte_at(x, end) != quote)
 		end += byte_at(x, end) == '\\' ? 2 : 1;
@@ -307,7 +309,7 @@ static struct token string_token(struct lexer* x) {
 		while (plain < end && byte_at(x, plain) != '\\')
 			plain++;
 		builder_part(&b, x->source, x->at, plain);
-		advance(x, plain);
+		advance_to(x, plain);
 		if (x->at < end) {
 			x->at++;
 			read_escape(x, &b, end);
@@ -319,7 +321,7 @@ static struct token string_token(struct lexer* x) {
 }
 
 /* Counts brackets, within which nothing ends a tag. The parser checks that they match. */
-static void balance(struct lexer* x, char c) {
+static void balance_brackets(struct lexer* x, char c) {
 	if (strchr("([{", c) && ++x->n_open > MACHINE_NESTING)
 		machine_fail(x->machine, "brackets nested deeper than %d", MACHINE_NESTING);
 	if (strchr(")]}", c) && --x->n_open < 0)
@@ -330,38 +332,38 @@ static void balance(struct lexer* x, char c) {
 static struct token part_token(struct lexer* x, enum token_kind kind, size_t n) {
 	const struct token token = {
 	    .kind = kind, .line = x->line, .text = string_part(x->machine, x->source, x->at, x->at + n)};
-	advance(x, x->at + n);
+	advance_to(x, x->at + n);
 	return token;
 }
 
 static struct token operator_token(struct lexer* x) {
 	static const char two[][3] = {"//", "**", "==", "!=", ">=", "<="};
-	const char c = peek(x, 0);
+	const char c = peek_byte(x, 0);
 	for (size_t i = 0; i < sizeof two / sizeof *two; i++)
 		if (stands_at(x, x->at, two[i]))
 			return part_token(x, TOKEN_OPERATOR, 2);
 	if (!c || !strchr("+-*/%~<>=.,:;|()[]{}", c))
 		machine_fail(x->machine, "unexpected character '%c'", c >= ' ' && c <= '~' ? c : '?');
-	balance(x, c);
+	balance_brackets(x, c);
 	return part_token(x, TOKEN_OPERATOR, 1);
 }
 
 static struct token next_inside(struct lexer* x) {
 	struct token token;
-	advance(x, string_span(x->source, x->at, true));
+	advance_to(x, string_span(x->source, x->at, true));
 	if (tag_end(x, &token))
 		return token;
 	if (x->at >= x->source->size && x->json)
 		return (struct token){.kind = TOKEN_END, .line = x->line};
 	if (x->at >= x->source->size)
 		machine_fail(x->machine, "the template ends within a tag");
-	const char c = peek(x, 0);
+	const char c = peek_byte(x, 0);
 	if (is_digit(c) || (x->json && c == '-'))
 		return number_token(x);
 	if (c == '"' || (c == '\'' && !x->json))
 		return string_token(x);
 	size_t n = 0;
-	while (in_name(peek(x, n)))
+	while (in_name(peek_byte(x, n)))
 		n++;
 	return n ? part_token(x, TOKEN_NAME, n) : operator_token(x);
 }

@@ -138,7 +138,7 @@ size_t string_span(const struct string* s, size_t at, bool white) {
 	return at;
 }
 
-static bool among(const struct string* set, uint32_t code) {
+static bool is_among(const struct string* set, uint32_t code) {
 	if (!set)
 		return code_is_space(code);
 	uint32_t one;
@@ -156,14 +156,14 @@ const struct string* string_strip(struct machine* m, const struct string* s, con
 	uint32_t code;
 	while (left && start < end) {
 		const size_t length = string_character(s, start, &code);
-		if (!among(set, code))
+		if (!is_among(set, code))
 			break;
 		start += length;
 		machine_charge(m, set ? set->size : 0);
 	}
 	while (right && end > start) {
 		const size_t length = utf8_character_before(s->data + start, end - start, &code);
-		if (!among(set, length ? code : BROKEN + (uint32_t)(uint8_t)s->data[end - 1]))
+		if (!is_among(set, length ? code : BROKEN + (uint32_t)(uint8_t)s->data[end - 1]))
 			break;
 		end -= length ? length : 1;
 		machine_charge(m, set ? set->size : 0);
@@ -173,7 +173,7 @@ const struct string* string_strip(struct machine* m, const struct string* s, con
 
 /* ---- building ----------------------------------------------------------------------------- */
 
-static void reserve(struct builder* b, size_t more) {
+static void reserve_bytes(struct builder* b, size_t more) {
 	if (more > MACHINE_TEXT || b->size > MACHINE_TEXT - more)
 		machine_fail(b->machine, "the template writes more than %d MiB", MACHINE_TEXT >> 20);
 	if (b->size + more <= b->capacity)
@@ -196,7 +196,7 @@ static void reserve(struct builder* b, size_t more) {
 void builder_add(struct builder* b, const char* data, size_t size, bool foreign) {
 	if (size == 0)
 		return;
-	reserve(b, size);
+	reserve_bytes(b, size);
 	machine_charge(b->machine, size);
 	if (foreign && !b->mark) { /* from here on each byte has a mark */
 		b->mark = machine_alloc(b->machine, b->capacity);

@@ -78,7 +78,8 @@ static bool render_work(struct machine* m, const struct jinja_call* call, struct
 	return true;
 }
 
-static enum jinja_outcome render(const struct jinja_call* call, struct jinja_text* out, struct error* error) {
+static enum jinja_outcome render_template(const struct jinja_call* call, struct jinja_text* out,
+                                          struct error* error) {
 	struct machine m = {.steps = MACHINE_STEPS, .line = 1, .error = error, .now = call->now};
 	const bool good = render_work(&m, call, out);
 	machine_close(&m);
@@ -87,10 +88,10 @@ static enum jinja_outcome render(const struct jinja_call* call, struct jinja_tex
 
 enum jinja_outcome jinja_render(const struct jinja_call* call, struct jinja_text* out, struct error* error) {
 	*out = (struct jinja_text){0};
-	return render(call, out, error);
+	return render_template(call, out, error);
 }
 
 bool jinja_check(const char* source, size_t size, struct error* error) {
 	const struct jinja_call call = {.source = source, .size = size};
-	return render(&call, NULL, error) == JINJA_DONE;
+	return render_template(&call, NULL, error) == JINJA_DONE;
 }

@@ -119,7 +119,7 @@ static struct value all_in_case(struct machine* m, struct call* c) {
 /* how: which ends are meant */
 enum { LEFT = 1, RIGHT = 2 };
 
-static struct value strip(struct machine* m, struct call* c) {
+static struct value strip_ends(struct machine* m, struct call* c) {
 	const struct string* const set = argument_string(m, argument_or_none(c->given[0]), c->name);
 	return value_string(string_strip(m, value_show(m, c->self), set, c->how & LEFT, c->how & RIGHT));
 }
@@ -198,7 +198,7 @@ static struct value count_matches(struct machine* m, struct call* c) {
 	return value_integer(n);
 }
 
-static struct value replace(struct machine* m, struct call* c) {
+static struct value replace_text(struct machine* m, struct call* c) {
 	const struct string *const s = c->self.string, *const from = argument_string(m, c->given[0], c->name),
 	                           *const to = argument_string(m, c->given[1], c->name);
 	int64_t left = argument_integer(m, argument_or_none(c->given[2]), c->name, -1);
@@ -227,7 +227,7 @@ static struct value filter_replace(struct machine* m, struct call* c) {
 	c->self = value_string(string_markup(m, value_show(m, c->self), false));
 	c->given[0] = value_string(value_show(m, c->given[0]));
 	c->given[1] = value_string(value_show(m, c->given[1]));
-	return replace(m, c);
+	return replace_text(m, c);
 }
 
 /* ---- cutting ------------------------------------------------------------------------------ */
@@ -274,7 +274,7 @@ static void split_at(struct machine* m, const struct string* s, const struct str
 		reverse_list(list);
 }
 
-static struct value split(struct machine* m, struct call* c) {
+static struct value split_text(struct machine* m, struct call* c) {
 	struct value out = value_list(m, LIST);
 	const struct string* const by = argument_string(m, argument_or_none(c->given[0]), c->name);
 	const int64_t most = argument_integer(m, c->given[1], c->name, -1);
@@ -312,11 +312,11 @@ static struct list* string_lines(struct machine* m, const struct string* s, bool
 	return lines;
 }
 
-static struct value splitlines(struct machine* m, struct call* c) {
+static struct value split_lines(struct machine* m, struct call* c) {
 	return (struct value){.kind = LIST, .list = string_lines(m, c->self.string, value_truth(c->given[0]))};
 }
 
-static struct value partition(struct machine* m, struct call* c) {
+static struct value partition_text(struct machine* m, struct call* c) {
 	const bool right = c->how == RIGHT;
 	struct value out = value_list(m, TUPLE);
 	const struct string* const s = c->self.string;
@@ -332,7 +332,7 @@ static struct value partition(struct machine* m, struct call* c) {
 	return out;
 }
 
-static struct value join(struct machine* m, struct call* c) {
+static struct value join_texts(struct machine* m, struct call* c) {
 	struct builder b = {.machine = m};
 	const struct list* const items = value_items(m, c->given[0]);
 	for (int i = 0; i < items->n; i++) {
@@ -346,7 +346,7 @@ static struct value join(struct machine* m, struct call* c) {
 	return value_string(string_markup(m, builder_end(&b), c->self.string->markup));
 }
 
-static struct value format(struct machine* m, struct call* c) {
+static struct value format_text(struct machine* m, struct call* c) {
 	return format_braces(m, c->self.string, c->all);
 }
 
@@ -390,10 +390,10 @@ const struct routine text_routines[] = {
     {"isalnum", OF(STRING), all_are, LETTERS | NUMBERS, 0, {NULL}},
     {"isspace", OF(STRING), is_space, 0, 0, {NULL}},
     {"isascii", OF(STRING), is_ascii, 0, 0, {NULL}},
-    {"trim", FILTER, strip, LEFT | RIGHT, 0, {"chars"}},
-    {"strip", OF(STRING), strip, LEFT | RIGHT, 0, {"chars"}},
-    {"lstrip", OF(STRING), strip, LEFT, 0, {"chars"}},
-    {"rstrip", OF(STRING), strip, RIGHT, 0, {"chars"}},
+    {"trim", FILTER, strip_ends, LEFT | RIGHT, 0, {"chars"}},
+    {"strip", OF(STRING), strip_ends, LEFT | RIGHT, 0, {"chars"}},
+    {"lstrip", OF(STRING), strip_ends, LEFT, 0, {"chars"}},
+    {"rstrip", OF(STRING), strip_ends, RIGHT, 0, {"chars"}},
     {"startswith", OF(STRING), test_end, LEFT, 1, {"prefix", "start", "end"}},
     {"endswith", OF(STRING), test_end, RIGHT, 1, {"prefix", "start", "end"}},
     {"removeprefix", OF(STRING), remove_end, LEFT, 1, {"affix"}},
@@ -403,14 +403,14 @@ const struct routine text_routines[] = {
     {"index", OF(STRING), find_text, FAILING, 1, {"sub", "start", "end"}},
     {"rindex", OF(STRING), find_text, LAST | FAILING, 1, {"sub", "start", "end"}},
     {"count", OF(STRING), count_matches, 0, 1, {"sub", "start", "end"}},
-    {"replace", OF(STRING), replace, 0, 2, {"old", "new", "count"}},
+    {"replace", OF(STRING), replace_text, 0, 2, {"old", "new", "count"}},
     {"replace", FILTER, filter_replace, 0, 2, {"old", "new", "count"}},
-    {"split", OF(STRING), split, LEFT, 0, {"sep", "maxsplit"}},
-    {"rsplit", OF(STRING), split, RIGHT, 0, {"sep", "maxsplit"}},
-    {"splitlines", OF(STRING), splitlines, 0, 0, {"keepends"}},
-    {"partition", OF(STRING), partition, LEFT, 1, {"sep"}},
-    {"rpartition", OF(STRING), partition, RIGHT, 1, {"sep"}},
-    {"join", OF(STRING), join, 0, 1, {"iterable"}},
-    {"format", OF(STRING), format, 0, AS_THEY_CAME, {NULL}},
+    {"split", OF(STRING), split_text, LEFT, 0, {"sep", "maxsplit"}},
+    {"rsplit", OF(STRING), split_text, RIGHT, 0, {"sep", "maxsplit"}},
+    {"splitlines", OF(STRING), split_lines, 0, 0, {"keepends"}},
+    {"partition", OF(STRING), partition_text, LEFT, 1, {"sep"}},
+    {"rpartition", OF(STRING), partition_text, RIGHT, 1, {"sep"}},
+    {"join", OF(STRING), join_texts, 0, 1, {"iterable"}},
+    {"format", OF(STRING), format_text, 0, AS_THEY_CAME, {NULL}},
     {"indent", FILTER, filter_indent, 0, 0, {"width", "first", "blank"}},
     {.name = NULL}};

@@ -48,7 +48,7 @@ void layer_programming_fill(struct layer_programming* p, struct pass* pass) {
 }
 
 /* 1 - cosine with the full model's state. */
-static double distance(const struct layer_programming* p, const float* x, const float* full) {
+static double measure_distance(const struct layer_programming* p, const float* x, const float* full) {
 	double xx = 0, yy = 0, xy = 0;
 	for (int k = 0; k < p->dim; k++) {
 		xx += (double)x[k] * x[k];
@@ -65,8 +65,8 @@ static void choose_state(struct layer_programming* p) {
 	const float* full = states_at(p, p->ran, 0); /* nothing skipped */
 	const int most = p->reach < p->size ? p->reach + 1 : p->size;
 	for (int j = most; j > 0; j--) {
-		const bool skip = j > p->reach || distance(p, states_at(p, p->state, j - 1), full) <
-		                                      distance(p, states_at(p, p->ran, j), full);
+		const bool skip = j > p->reach || measure_distance(p, states_at(p, p->state, j - 1), full) <
+		                                      measure_distance(p, states_at(p, p->ran, j), full);
 		memcpy(states_at(p, p->state, j), skip ? states_at(p, p->state, j - 1) : states_at(p, p->ran, j),
 		       bytes);
 		if (skip) {

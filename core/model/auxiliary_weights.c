@@ -122,7 +122,7 @@ void adapter_close(struct adapter* a) { mapping_close(&a->file); }
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-static float* widened(const struct tensor* t) {
+static float* widen_tensor(const struct tensor* t) {
 	float* x = malloc((size_t)t->rows * (size_t)t->cols * sizeof *x);
 	for (int64_t i = 0; x && i < t->rows; i++)
 		dtype_to_float(t->type, (const uint8_t*)t->data + (size_t)i * dtype_row_bytes(t->type, t->cols),
@@ -140,7 +140,7 @@ static bool take_head(struct heads* h, struct auxiliary_file* file, int block, c
 		return true;
 	if (!tensor_table_take(&file->table, name, dim, dim, &t, error))
 		return false;
-	h->weight[block] = widened(&t);
+	h->weight[block] = widen_tensor(&t);
 	h->bytes += (size_t)t.rows * (size_t)t.cols * sizeof(float);
 	return h->weight[block] || error_set(error, "out of memory for %s", path);
 }
@@ -165,8 +165,8 @@ bool heads_open(struct heads* h, const char* path, const struct model* model, st
 		                 path, file.table.n, blocks);
 	good = good && tensor_table_all_used(&file.table, none_ignored, error);
 	auxiliary_close(&file);
-	h->norm = good && w->output_norm.data ? widened(&w->output_norm) : NULL;
-	h->norm_bias = good && tensor_present(&w->output_norm_bias) ? widened(&w->output_norm_bias) : NULL;
+	h->norm = good && w->output_norm.data ? widen_tensor(&w->output_norm) : NULL;
+	h->norm_bias = good && tensor_present(&w->output_norm_bias) ? widen_tensor(&w->output_norm_bias) : NULL;
 	h->normed = malloc((size_t)w->shape.dim * sizeof *h->normed);
 	return good && ((h->norm && h->normed) || error_set(error, "out of memory for %s", path));
 }
@@ -218,7 +218,7 @@ bool probe_open(struct probe_weights* p, const char* path, const struct model* m
 	            tensor_table_take(&file.table, "probe.weight", 1, p->dim, &weight, error) &&
 	            tensor_table_take(&file.table, "probe.bias", 1, 1, &bias, error);
 	if (good) {
-		p->weight = widened(&weight);
+		p->weight = widen_tensor(&weight);
 		dtype_to_float(bias.type, bias.data, &p->bias, 1);
 		good = p->weight || error_set(error, "out of memory for %s", path);
 	}

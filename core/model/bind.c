@@ -49,13 +49,13 @@ static bool take_tensor(const struct binding* b, const char* name, const char* s
 	return tensor_table_take(b->table, in_full(b, name, suffix, full), rows, cols, out, b->error);
 }
 
-static bool matrix(const struct binding* b, const char* name, int64_t rows, int64_t cols,
-                   struct tensor* out) {
+static bool bind_matrix(const struct binding* b, const char* name, int64_t rows, int64_t cols,
+                        struct tensor* out) {
 	return take_tensor(b, name, ".weight", rows, cols, out);
 }
 
-static bool vector(const struct binding* b, const char* name, const char* suffix, int64_t n,
-                   struct tensor* out) {
+static bool bind_vector(const struct binding* b, const char* name, const char* suffix, int64_t n,
+                        struct tensor* out) {
 	return take_tensor(b, name, suffix, 1, n, out);
 }
 
@@ -80,8 +80,8 @@ static bool reads_own_values(const struct binding* b) {
 static bool bind_gated_queries(const struct binding* b, int64_t q, struct tensor* out) {
 	const struct model_shape* m = &b->config->shape;
 	struct tensor of[2];
-	if (!matrix(b, b->names->wq, q, m->dim, &of[0]) ||
-	    !matrix(b, b->names->attention_gate, q, m->dim, &of[1]))
+	if (!bind_matrix(b, b->names->wq, q, m->dim, &of[0]) ||
+	    !bind_matrix(b, b->names->attention_gate, q, m->dim, &of[1]))
 		return false;
 	if (of[0].type != of[1].type)
 		return error_set(b->error,
@@ -103,10 +103,10 @@ static bool bind_qkv(const struct binding* b, struct block_weights* w, bool keys
 	struct tensor whole;
 	if (!b->config->family->fused_qkv)
 		return (n->attention_gate ? bind_gated_queries(b, q / 2, &w->wq)
-		                          : matrix(b, n->wq, q, dim, &w->wq)) &&
-		       (!keys || matrix(b, n->wk, kv, dim, &w->wk)) &&
-		       (!keys || !reads_own_values(b) || matrix(b, n->wv, kv, dim, &w->wv));
-	if (!matrix(b, n->fused_qkv, q + 2 * kv, dim, &whole))
+		                          : bind_matrix(b, n->wq, q, dim, &w->wq)) &&
+		       (!keys || bind_matrix(b, n->wk, kv, dim, &w->wk)) &&
+		       (!keys || !reads_own_values(b) || bind_matrix(b, n->wv, kv, dim, &w->wv));
+	if (!bind_matrix(b, n->fused_qkv, q + 2 * kv, dim, &whole))
 		return false;
 	w->wq = tensor_rows(&whole, 0, q);
 	w->wk = tensor_rows(&whole, q, kv);
@@ -154,11 +154,11 @@ static bool bind_latent_queries(const struct binding* b, struct block_weights* w
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
 	if (m->query_latent == 0)
-		return matrix(b, n->wq, queries, m->dim, &w->wq);
-	return matrix(b, n->query_down, m->query_latent, m->dim, &w->wq_a) &&
-	       (!b->config->qkv_bias || vector(b, n->query_down, ".bias", m->query_latent, &w->bq_a)) &&
-	       vector(b, n->query_down_norm, ".weight", m->query_latent, &w->q_a_norm) &&
-	       matrix(b, n->query_up, queries, m->query_latent, &w->wq);
+		return bind_matrix(b, n->wq, queries, m->dim, &w->wq);
+	return bind_matrix(b, n->query_down, m->query_latent, m->dim, &w->wq_a) &&
+	       (!b->config->qkv_bias || bind_vector(b, n->query_down, ".bias", m->query_latent, &w->bq_a)) &&
+	       bind_vector(b, n->query_down_norm, ".weight", m->query_latent, &w->q_a_norm) &&
+	       bind_matrix(b, n->query_up, queries, m->query_latent, &w->wq);
 }
 
 static bool bind_latent_values(const struct binding* b, struct block_weights* w) {
@@ -167,7 +167,8 @@ static bool bind_latent_values(const struct binding* b, struct block_weights* w)
 	char full[NAME_SIZE];
 	struct tensor whole;
 	if (!n->key_up)
-		return matrix(b, n->kv_up, (int64_t)m->heads * (m->nope_dim + m->value_dim), m->latent, &whole) &&
+		return bind_matrix(b, n->kv_up, (int64_t)m->heads * (m->nope_dim + m->value_dim), m->latent,
+		                   &whole) &&
 		       take_apart(b, &whole, w);
 	return tensor_table_take_stack(b->table, in_full(b, n->key_up, ".weight", full), m->heads, m->latent,
 	                               m->nope_dim, &w->absorb, b->error) &&
@@ -179,11 +180,11 @@ static bool bind_latent(const struct binding* b, struct block_weights* w) {
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
 	return bind_latent_queries(b, w, (int64_t)m->heads * (m->nope_dim + m->rope.dim)) &&
-	       matrix(b, n->kv_down, m->head_dim, m->dim, &w->wk) &&
-	       (!b->config->qkv_bias || vector(b, n->kv_down, ".bias", m->head_dim, &w->bk)) &&
-	       vector(b, n->kv_down_norm, ".weight", m->latent, &w->k_norm) && bind_latent_values(b, w) &&
-	       matrix(b, n->wo, m->dim, (int64_t)m->heads * m->value_dim, &w->wo) &&
-	       (!b->config->output_bias || vector(b, n->wo, ".bias", m->dim, &w->bo));
+	       bind_matrix(b, n->kv_down, m->head_dim, m->dim, &w->wk) &&
+	       (!b->config->qkv_bias || bind_vector(b, n->kv_down, ".bias", m->head_dim, &w->bk)) &&
+	       bind_vector(b, n->kv_down_norm, ".weight", m->latent, &w->k_norm) && bind_latent_values(b, w) &&
+	       bind_matrix(b, n->wo, m->dim, (int64_t)m->heads * m->value_dim, &w->wo) &&
+	       (!b->config->output_bias || bind_vector(b, n->wo, ".bias", m->dim, &w->bo));
 }
 
 /* ---- recurrent blocks --- */
@@ -229,17 +230,17 @@ static bool bind_state_space(const struct binding* b, struct block_weights* w) {
 	const struct tensor_names* n = b->names;
 	const int64_t values = recurrence_values(r), channels = recurrence_channels(r), heads = r->value_heads;
 	struct tensor whole;
-	if (!matrix(b, n->recurrent_in, values + channels + heads, m->dim, &whole))
+	if (!bind_matrix(b, n->recurrent_in, values + channels + heads, m->dim, &whole))
 		return false;
 	w->wk = tensor_rows(&whole, 0, values);
 	w->wq = tensor_rows(&whole, values, channels);
 	w->w_decay = tensor_rows(&whole, values + channels, heads);
-	return matrix(b, n->recurrent_out, m->dim, values, &w->wo) && bind_convolution(b, &w->convolution) &&
+	return bind_matrix(b, n->recurrent_out, m->dim, values, &w->wo) && bind_convolution(b, &w->convolution) &&
 	       (!b->config->convolution_bias ||
-	        vector(b, n->convolution, ".bias", channels, &w->convolution_bias)) &&
+	        bind_vector(b, n->convolution, ".bias", channels, &w->convolution_bias)) &&
 	       (b->config->no_state_norm ||
 	        flat_vector(b, n->state_norm, ".weight", r->key_heads, values / r->key_heads, &w->state_norm)) &&
-	       vector(b, n->decay_bias, "", heads, &w->decay_bias) &&
+	       bind_vector(b, n->decay_bias, "", heads, &w->decay_bias) &&
 	       flat_vector(b, n->decay_rate, "", heads, 1, &w->decay_rate) &&
 	       flat_vector(b, n->state_skip, "", heads, 1, &w->state_skip);
 }
@@ -251,17 +252,18 @@ static bool bind_recurrent(const struct binding* b, struct block_weights* w) {
 	if (r->state_space)
 		return bind_state_space(b, w);
 	if (r->key_dim == 0) /* a short convolution */
-		return matrix(b, n->recurrent_in, 3 * (int64_t)m->dim, m->dim, &w->wq) &&
-		       matrix(b, n->recurrent_out, m->dim, m->dim, &w->wo) && bind_convolution(b, &w->convolution);
-	return matrix(b, n->recurrent_in, recurrence_channels(r), m->dim, &w->wq) &&
-	       matrix(b, n->recurrent_gate, recurrence_values(r), m->dim, &w->wk) &&
-	       matrix(b, n->recurrent_beta, r->value_heads, m->dim, &w->w_beta) &&
-	       matrix(b, n->recurrent_decay, r->value_heads, m->dim, &w->w_decay) &&
-	       matrix(b, n->recurrent_out, m->dim, recurrence_values(r), &w->wo) &&
+		return bind_matrix(b, n->recurrent_in, 3 * (int64_t)m->dim, m->dim, &w->wq) &&
+		       bind_matrix(b, n->recurrent_out, m->dim, m->dim, &w->wo) &&
+		       bind_convolution(b, &w->convolution);
+	return bind_matrix(b, n->recurrent_in, recurrence_channels(r), m->dim, &w->wq) &&
+	       bind_matrix(b, n->recurrent_gate, recurrence_values(r), m->dim, &w->wk) &&
+	       bind_matrix(b, n->recurrent_beta, r->value_heads, m->dim, &w->w_beta) &&
+	       bind_matrix(b, n->recurrent_decay, r->value_heads, m->dim, &w->w_decay) &&
+	       bind_matrix(b, n->recurrent_out, m->dim, recurrence_values(r), &w->wo) &&
 	       bind_convolution(b, &w->convolution) &&
-	       vector(b, n->state_norm, ".weight", r->value_dim, &w->state_norm) &&
-	       vector(b, n->decay_bias, "", r->value_heads, &w->decay_bias) &&
-	       vector(b, n->decay_rate, "", r->value_heads, &w->decay_rate);
+	       bind_vector(b, n->state_norm, ".weight", r->value_dim, &w->state_norm) &&
+	       bind_vector(b, n->decay_bias, "", r->value_heads, &w->decay_bias) &&
+	       bind_vector(b, n->decay_rate, "", r->value_heads, &w->decay_rate);
 }
 
 /* Norms of queries and keys that the file has no weights for: all are 1. */
@@ -287,7 +289,7 @@ static bool bind_norms_by_head(const struct binding* b, const char* name, int he
 		return error_set(b->error, "out of memory for the norms of block %d", b->block);
 	for (at.expert = 0; at.expert < heads; at.expert++) {
 		struct tensor one;
-		if (!vector(&at, name, ".weight", head_dim, &one))
+		if (!bind_vector(&at, name, ".weight", head_dim, &one))
 			return false;
 		dtype_to_float(one.type, one.data, joined + (size_t)at.expert * (size_t)head_dim, head_dim);
 	}
@@ -312,28 +314,28 @@ static bool bind_attention(const struct binding* b, struct block_weights* w) {
 		return false;
 	if (!keys)
 		excuse_keys(b);
-	if (b->config->qkv_bias &&
-	    (!vector(b, n->wq, ".bias", wide, &w->bq) || (keys && !vector(b, n->wk, ".bias", kv, &w->bk)) ||
-	     (keys && reads_own_values(b) && !vector(b, n->wv, ".bias", kv, &w->bv))))
+	if (b->config->qkv_bias && (!bind_vector(b, n->wq, ".bias", wide, &w->bq) ||
+	                            (keys && !bind_vector(b, n->wk, ".bias", kv, &w->bk)) ||
+	                            (keys && reads_own_values(b) && !bind_vector(b, n->wv, ".bias", kv, &w->bv))))
 		return false;
 	if (m->norms_by_head && (!bind_norms_by_head(b, n->q_norm, m->heads, &w->q_norm) ||
 	                         !bind_norms_by_head(b, n->k_norm, m->kv_heads, &w->k_norm)))
 		return false;
 	if (norm != HEAD_NORM_NONE &&
-	    (!vector(b, n->q_norm, ".weight", all ? q : head_dim, &w->q_norm) ||
-	     (keys && !vector(b, n->k_norm, ".weight", all ? kv : head_dim, &w->k_norm))))
+	    (!bind_vector(b, n->q_norm, ".weight", all ? q : head_dim, &w->q_norm) ||
+	     (keys && !bind_vector(b, n->k_norm, ".weight", all ? kv : head_dim, &w->k_norm))))
 		return false;
 	if (b->config->plain_head_norms && !block_set_has(&m->unrotated, b->block) && !make_head_norms(b, w))
 		return false;
-	if (b->config->family->sinks && !vector(b, n->sinks, "", m->heads, &w->sinks))
+	if (b->config->family->sinks && !bind_vector(b, n->sinks, "", m->heads, &w->sinks))
 		return false;
-	return matrix(b, n->wo, m->dim, q, &w->wo) &&
-	       (!b->config->output_bias || vector(b, n->wo, ".bias", m->dim, &w->bo));
+	return bind_matrix(b, n->wo, m->dim, q, &w->wo) &&
+	       (!b->config->output_bias || bind_vector(b, n->wo, ".bias", m->dim, &w->bo));
 }
 
 static bool bind_number(const struct binding* b, const char* name, float* out) {
 	struct tensor t;
-	if (!vector(b, name, "", 1, &t))
+	if (!bind_vector(b, name, "", 1, &t))
 		return false;
 	dtype_to_float(t.type, t.data, out, 1);
 	return true;
@@ -361,10 +363,10 @@ static bool bind_ungated(const struct binding* b, struct block_weights* w) {
 	const struct tensor_names* n = b->names;
 	if (m->activation == ACTIVATION_XIELU && !bind_xielu(b, &w->xielu))
 		return false;
-	return matrix(b, n->w_up, m->ffn, m->dim, &w->w_gate) &&
-	       matrix(b, n->w_down, m->dim, m->ffn, &w->w_down) &&
-	       (!b->config->mlp_bias || (vector(b, n->w_up, ".bias", m->ffn, &w->b_gate) &&
-	                                 vector(b, n->w_down, ".bias", m->dim, &w->b_down)));
+	return bind_matrix(b, n->w_up, m->ffn, m->dim, &w->w_gate) &&
+	       bind_matrix(b, n->w_down, m->dim, m->ffn, &w->w_down) &&
+	       (!b->config->mlp_bias || (bind_vector(b, n->w_up, ".bias", m->ffn, &w->b_gate) &&
+	                                 bind_vector(b, n->w_down, ".bias", m->dim, &w->b_down)));
 }
 
 static bool bind_mlp(const struct binding* b, struct block_weights* w) {
@@ -375,17 +377,18 @@ static bool bind_mlp(const struct binding* b, struct block_weights* w) {
 		return bind_ungated(b, w);
 	if (b->config->family->fused_gate_up && n->fused_gate_up) {
 		struct tensor whole;
-		if (!matrix(b, n->fused_gate_up, 2 * (int64_t)ffn, m->dim, &whole))
+		if (!bind_matrix(b, n->fused_gate_up, 2 * (int64_t)ffn, m->dim, &whole))
 			return false;
 		w->w_gate = tensor_rows(&whole, 0, ffn);
 		w->w_up = tensor_rows(&whole, ffn, ffn);
-	} else if (!matrix(b, n->w_gate, ffn, m->dim, &w->w_gate) || !matrix(b, n->w_up, ffn, m->dim, &w->w_up))
+	} else if (!bind_matrix(b, n->w_gate, ffn, m->dim, &w->w_gate) ||
+	           !bind_matrix(b, n->w_up, ffn, m->dim, &w->w_up))
 		return false;
-	if (b->config->mlp_bias &&
-	    (!vector(b, n->w_gate, ".bias", ffn, &w->b_gate) || !vector(b, n->w_up, ".bias", ffn, &w->b_up) ||
-	     !vector(b, n->w_down, ".bias", m->dim, &w->b_down)))
+	if (b->config->mlp_bias && (!bind_vector(b, n->w_gate, ".bias", ffn, &w->b_gate) ||
+	                            !bind_vector(b, n->w_up, ".bias", ffn, &w->b_up) ||
+	                            !bind_vector(b, n->w_down, ".bias", m->dim, &w->b_down)))
 		return false;
-	return matrix(b, n->w_down, m->dim, ffn, &w->w_down);
+	return bind_matrix(b, n->w_down, m->dim, ffn, &w->w_down);
 }
 
 /* ---- experts ------------------------------------------------------------------------------- */
@@ -454,7 +457,7 @@ static bool take_expert_bias(const struct binding* b, const char* name, int64_t 
 static bool bind_expert_biases(const struct binding* b, struct block_weights* w) {
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
-	return vector(b, n->router_bias, "", m->n_experts, &w->router_bias) &&
+	return bind_vector(b, n->router_bias, "", m->n_experts, &w->router_bias) &&
 	       take_expert_bias(b, n->stacked_gate, m->expert_ffn, &w->expert_gate_bias) &&
 	       take_expert_bias(b, n->stacked_up, m->expert_ffn, &w->expert_up_bias) &&
 	       take_expert_bias(b, n->stacked_down, m->dim, &w->expert_down_bias);
@@ -465,11 +468,11 @@ static bool bind_shared_gate_up(const struct binding* b, struct block_weights* w
 	const struct tensor_names* n = b->names;
 	struct tensor both;
 	if (b->config->family->ungated)
-		return matrix(b, n->shared_up, m->shared_ffn, m->dim, &w->w_gate);
+		return bind_matrix(b, n->shared_up, m->shared_ffn, m->dim, &w->w_gate);
 	if (n->shared_gate_proj)
-		return matrix(b, n->shared_gate_proj, m->shared_ffn, m->dim, &w->w_gate) &&
-		       matrix(b, n->shared_up, m->shared_ffn, m->dim, &w->w_up);
-	if (!matrix(b, n->shared_up, 2 * (int64_t)m->shared_ffn, m->dim, &both))
+		return bind_matrix(b, n->shared_gate_proj, m->shared_ffn, m->dim, &w->w_gate) &&
+		       bind_matrix(b, n->shared_up, m->shared_ffn, m->dim, &w->w_up);
+	if (!bind_matrix(b, n->shared_up, 2 * (int64_t)m->shared_ffn, m->dim, &both))
 		return false;
 	w->w_gate = tensor_rows(&both, 0, m->shared_ffn);
 	w->w_up = tensor_rows(&both, m->shared_ffn, m->shared_ffn);
@@ -480,8 +483,8 @@ static bool bind_shared(const struct binding* b, struct block_weights* w) {
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
 	return !m->shared_ffn ||
-	       (bind_shared_gate_up(b, w) && matrix(b, n->shared_down, m->dim, m->shared_ffn, &w->w_down) &&
-	        (!n->shared_gate || vector(b, n->shared_gate, ".weight", m->dim, &w->shared_gate)));
+	       (bind_shared_gate_up(b, w) && bind_matrix(b, n->shared_down, m->dim, m->shared_ffn, &w->w_down) &&
+	        (!n->shared_gate || bind_vector(b, n->shared_gate, ".weight", m->dim, &w->shared_gate)));
 }
 
 /* Binds Gemma 4's experts, which stand beside an MLP and have norms of their own. */
@@ -490,11 +493,11 @@ static bool bind_experts_beside(const struct binding* b, struct block_weights* w
 	const struct tensor_names* n = b->names;
 	w->expert = expert;
 	return bind_mlp(b, w) && take_tensor(b, n->router, "", m->n_experts, m->dim, &w->router) &&
-	       vector(b, n->router_norm, "", m->dim, &w->router_norm) &&
-	       vector(b, n->expert_scale, "", m->n_experts, &w->expert_scale) &&
-	       vector(b, n->expert_norm, ".weight", m->dim, &w->expert_norm) &&
-	       vector(b, n->post_dense_norm, ".weight", m->dim, &w->post_dense_norm) &&
-	       vector(b, n->post_expert_norm, ".weight", m->dim, &w->post_expert_norm) &&
+	       bind_vector(b, n->router_norm, "", m->dim, &w->router_norm) &&
+	       bind_vector(b, n->expert_scale, "", m->n_experts, &w->expert_scale) &&
+	       bind_vector(b, n->expert_norm, ".weight", m->dim, &w->expert_norm) &&
+	       bind_vector(b, n->post_dense_norm, ".weight", m->dim, &w->post_dense_norm) &&
+	       bind_vector(b, n->post_expert_norm, ".weight", m->dim, &w->post_expert_norm) &&
 	       (has_fused_experts(b) ? bind_fused_experts(b, expert) : bind_stacked(b, expert));
 }
 
@@ -507,7 +510,7 @@ static bool bind_experts(struct binding* b, struct block_weights* w, struct expe
 	if (!take_tensor(b, n->router, "", m->n_experts, m->dim, &w->router) ||
 	    (b->config->family->expert_biases && !bind_expert_biases(b, w)) ||
 	    (n->choice_bias && !b->config->no_choice_bias &&
-	     !vector(b, n->choice_bias, "", m->n_experts, &w->choice_bias)) ||
+	     !bind_vector(b, n->choice_bias, "", m->n_experts, &w->choice_bias)) ||
 	    !bind_shared(b, w))
 		return false;
 	if (has_fused_experts(b))
@@ -532,9 +535,9 @@ static bool bind_norm(const struct binding* b, const char* name, struct tensor* 
 	const int dim = b->config->shape.dim;
 	char full[NAME_SIZE];
 	const bool bare = name && tensor_table_find(b->table, in_full(b, name, "", full));
-	return !name || (vector(b, name, bare ? "" : ".weight", dim, weight) &&
+	return !name || (bind_vector(b, name, bare ? "" : ".weight", dim, weight) &&
 	                 (!bias || b->config->shape.norm != NORM_LAYER || b->config->family->norm_without_bias ||
-	                  vector(b, name, ".bias", dim, bias)));
+	                  bind_vector(b, name, ".bias", dim, bias)));
 }
 
 static bool bind_attention_norms(const struct binding* b, struct block_weights* w) {
@@ -584,7 +587,7 @@ static bool bind_ends(const struct binding* b, struct model* model) {
 	return take_tensor(b, n->embedding, "", m->vocab, m->dim, &w->embedding) &&
 	       bind_norm(b, n->output_norm, &w->output_norm, &w->output_norm_bias) &&
 	       (tied ? bind_tied_head(b, model) : take_tensor(b, n->output, "", m->vocab, m->dim, &w->output)) &&
-	       (!b->config->head_bias || vector(b, n->output_bias, "", m->vocab, &w->output_bias));
+	       (!b->config->head_bias || bind_vector(b, n->output_bias, "", m->vocab, &w->output_bias));
 }
 
 /* The parts of the per-token inputs (Gemma 4) that all blocks share… */
@@ -602,7 +605,7 @@ static bool bind_token_inputs(const struct binding* b, struct weight_table* w) {
 		return false;
 	w->input_embedding.rows = rows < m->vocab ? rows : m->vocab;
 	return take_tensor(b, n->input_projection, "", all, m->dim, &w->input_projection) &&
-	       vector(b, n->input_projection_norm, ".weight", m->token_input, &w->input_projection_norm);
+	       bind_vector(b, n->input_projection_norm, ".weight", m->token_input, &w->input_projection_norm);
 }
 
 /* The maps of the embedding to a row's other states and back (Gemma 3n), one tensor each or all in one. */
@@ -645,13 +648,14 @@ static bool bind_block_altup(const struct binding* b, struct block_weights* w) {
 	w->sparse = b->config->sparse[b->block];
 	w->sparsity = b->config->sparsity[b->block];
 	return take_tensor(b, n->altup_router, "", count, m->dim, &w->altup_router) &&
-	       vector(b, n->altup_router_norm, ".weight", m->dim, &w->altup_router_norm) &&
+	       bind_vector(b, n->altup_router_norm, ".weight", m->dim, &w->altup_router_norm) &&
 	       flat_vector(b, n->altup_predict, "", count * count, count, &w->altup_predict) &&
 	       flat_vector(b, n->altup_correct, "", count, count, &w->altup_correct) &&
-	       vector(b, n->altup_scale, "", m->dim, b->config->no_altup_scale ? &unused : &w->altup_scale) &&
-	       matrix(b, n->laurel_down, rank, m->dim, &w->laurel_down) &&
-	       matrix(b, n->laurel_up, m->dim, rank, &w->laurel_up) &&
-	       vector(b, n->laurel_norm, ".weight", m->dim, &w->laurel_norm);
+	       bind_vector(b, n->altup_scale, "", m->dim,
+	                   b->config->no_altup_scale ? &unused : &w->altup_scale) &&
+	       bind_matrix(b, n->laurel_down, rank, m->dim, &w->laurel_down) &&
+	       bind_matrix(b, n->laurel_up, m->dim, rank, &w->laurel_up) &&
+	       bind_vector(b, n->laurel_norm, ".weight", m->dim, &w->laurel_norm);
 }
 
 /* …and the parts of one block, with the scale of its output, which GGUF may leave out. */
@@ -661,11 +665,11 @@ static bool bind_token_input(const struct binding* b, struct block_weights* w) {
 	char full[NAME_SIZE];
 	if (b->config->family->special == SPECIAL_GEMMA4 &&
 	    tensor_table_find(b->table, in_full(b, n->stream_scale, "", full)) &&
-	    !vector(b, n->stream_scale, "", 1, &w->stream_scale))
+	    !bind_vector(b, n->stream_scale, "", 1, &w->stream_scale))
 		return false;
-	return !m->token_input || (matrix(b, n->input_gate, m->token_input, m->dim, &w->input_gate) &&
-	                           matrix(b, n->input_out, m->dim, m->token_input, &w->input_out) &&
-	                           vector(b, n->input_norm, ".weight", m->dim, &w->input_norm));
+	return !m->token_input || (bind_matrix(b, n->input_gate, m->token_input, m->dim, &w->input_gate) &&
+	                           bind_matrix(b, n->input_out, m->dim, m->token_input, &w->input_out) &&
+	                           bind_vector(b, n->input_norm, ".weight", m->dim, &w->input_norm));
 }
 
 static bool has_experts(const struct config* config, int block) {
@@ -732,11 +736,11 @@ static bool bind_mtp_parts(const struct binding* whole, const char* prefix, stru
 	names.block = prefix;
 	b.names = &names;
 	b.block = 0;
-	return matrix(&b, names.mtp_join, dim, 2 * (int64_t)dim, &w->join) &&
-	       vector(&b, names.mtp_token_norm, ".weight", dim, &w->join_token_norm) &&
-	       vector(&b, names.mtp_state_norm, ".weight", dim, &w->join_state_norm) &&
+	return bind_matrix(&b, names.mtp_join, dim, 2 * (int64_t)dim, &w->join) &&
+	       bind_vector(&b, names.mtp_token_norm, ".weight", dim, &w->join_token_norm) &&
+	       bind_vector(&b, names.mtp_state_norm, ".weight", dim, &w->join_state_norm) &&
 	       (!tensor_table_find(b.table, in_full(&b, names.mtp_norm, ".weight", full)) ||
-	        vector(&b, names.mtp_norm, ".weight", dim, &w->output_norm));
+	        bind_vector(&b, names.mtp_norm, ".weight", dim, &w->output_norm));
 }
 
 /* Gives the model its MTP layer. One that does not run is no error: the model runs without it. The

@@ -38,13 +38,13 @@ static bool read_string(const struct source* s, const char* field, const char** 
 	return json_string(s->json, s->file, field, out, s->error);
 }
 /* The same file, one object further in. */
-static struct source within(const struct source* s, const cJSON* object) {
+static struct source source_within(const struct source* s, const cJSON* object) {
 	struct source inner = *s;
 	inner.json = object;
 	return inner;
 }
 
-static bool required(const struct source* s, const char* field, int high, int* out) {
+static bool read_required(const struct source* s, const char* field, int high, int* out) {
 	if (!json_field(s->json, field))
 		return fail(s, "%s is missing", field);
 	return read_int(s, field, 1, high, out);
@@ -242,7 +242,7 @@ static bool read_blocks(const struct source* s, const char* field) {
 static bool read_compressed(const struct source* s, const char* method, const char* format) {
 	struct packing* p = &s->config->packing;
 	const cJSON* groups = json_field(s->json, "config_groups");
-	const struct source in = within(s, json_field(groups ? groups->child : NULL, "weights"));
+	const struct source in = source_within(s, json_field(groups ? groups->child : NULL, "weights"));
 	const bool packed = format && strcmp(format, "pack-quantized") == 0;
 	const bool nvfp4 = format && strcmp(format, "nvfp4-pack-quantized") == 0;
 	int bits = packed ? 4 : 8, group = 0;
@@ -276,7 +276,7 @@ static bool read_quantization(const struct source* s) {
 	const enum special special = s->config->family->special;
 	s->config->packing.gates_first = special == SPECIAL_LLAMA4 || special == SPECIAL_QWEN3_VL_MOE;
 	s->config->packing.experts_inverted = special == SPECIAL_GPT_OSS || s->config->packing.gates_first;
-	const struct source in = within(s, q);
+	const struct source in = source_within(s, q);
 	if (json_field(json_field(s->outer ? s->outer : s->json, "quantization"), "bits"))
 		return fail(s, "the folder is quantized by MLX, which is not supported; convert it once with: "
 		               "mlx_lm.convert --dequantize --hf-path FOLDER --mlx-path NEW_FOLDER");
@@ -314,7 +314,7 @@ static bool read_quantization(const struct source* s) {
 /* Requires the field unless the family has a default. */
 static bool read_size(const struct source* s, const char* field, int by_default, int* out) {
 	*out = by_default;
-	return by_default ? read_int(s, field, 1, LARGEST, out) : required(s, field, LARGEST, out);
+	return by_default ? read_int(s, field, 1, LARGEST, out) : read_required(s, field, LARGEST, out);
 }
 
 /* True when some block may go without experts. In other families files may leave out the size of a plain
@@ -411,7 +411,7 @@ static int read_layers(const struct source* s, char letters[MOST_LAYERS]) {
 static bool read_block_count(const struct source* s) {
 	char letters[MOST_LAYERS];
 	if (!s->config->family->single_mixers)
-		return required(s, "num_hidden_layers", MAX_BLOCKS, &s->config->shape.n_blocks) &&
+		return read_required(s, "num_hidden_layers", MAX_BLOCKS, &s->config->shape.n_blocks) &&
 		       (!s->config->family->paired ||
 		        config_pair_blocks(s->config, s->config->shape.n_blocks, s->file, s->error));
 	const int n = read_layers(s, letters);
@@ -424,7 +424,7 @@ static bool read_widths(const struct source* s) {
 	const cJSON *list = json_field(s->json, "intermediate_size"), *one;
 	int b = 0;
 	if (c->family->special != SPECIAL_GEMMA3N || !cJSON_IsArray(list))
-		return required(s, "intermediate_size", LARGEST, &c->shape.ffn);
+		return read_required(s, "intermediate_size", LARGEST, &c->shape.ffn);
 	if (cJSON_GetArraySize(list) != c->shape.n_blocks)
 		return fail(s, "intermediate_size is neither a number nor an array of %d", c->shape.n_blocks);
 	cJSON_ArrayForEach (one, list) {
@@ -440,9 +440,9 @@ static bool read_widths(const struct source* s) {
 static bool read_sizes(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	const struct family* f = s->config->family;
-	if (!read_block_count(s) || !required(s, "hidden_size", LARGEST, &m->dim) ||
+	if (!read_block_count(s) || !read_required(s, "hidden_size", LARGEST, &m->dim) ||
 	    !read_size(s, "num_attention_heads", f->heads, &m->heads) ||
-	    !(has_dense(s) ? read_widths(s) : required(s, "moe_intermediate_size", LARGEST, &m->ffn)) ||
+	    !(has_dense(s) ? read_widths(s) : read_required(s, "moe_intermediate_size", LARGEST, &m->ffn)) ||
 	    !read_size(s, "vocab_size", f->vocab, &m->vocab))
 		return false;
 	const int head_dim = is_null(s, "head_dim") ? 0 : f->head_dim;
@@ -756,7 +756,7 @@ static bool read_alpha(const struct source* s, struct rope* r, bool* done) {
 }
 
 static bool read_scaling(const struct source* s, const cJSON* scaling, bool by_kind, struct rope* r) {
-	const struct source in = within(s, scaling);
+	const struct source in = source_within(s, scaling);
 	const cJSON* kind = json_field(scaling, json_field(scaling, "rope_type") ? "rope_type" : "type");
 	bool done;
 	if (!scaling_kind(&in, r) || !read_alpha(&in, r, &done))
@@ -789,7 +789,7 @@ static bool read_scaling(const struct source* s, const cJSON* scaling, bool by_k
 /* Reads the RoPE of one kind of block from its parameters, which may be absent. */
 static bool read_one_rope(const struct source* s, const cJSON* parameters, int head_dim, float theta,
                           bool by_kind, struct rope* r) {
-	const struct source in = within(s, parameters);
+	const struct source in = source_within(s, parameters);
 	const struct family* f = s->config->family;
 	float rotary = f->rotary > 0 ? f->rotary : 1;
 	int rotary_dim = 0;
@@ -817,7 +817,7 @@ static bool read_one_rope(const struct source* s, const cJSON* parameters, int h
 
 /* Returns an object with the fields of both; those of `over` win. What is not an object has none. The caller
  * frees it. */
-static cJSON* merged(const cJSON* under, const cJSON* over) {
+static cJSON* merge_objects(const cJSON* under, const cJSON* over) {
 	cJSON* all = cJSON_IsObject(over) ? cJSON_Duplicate(over, true) : cJSON_CreateObject();
 	const cJSON *fields = cJSON_IsObject(under) ? under : NULL, *one;
 	cJSON_ArrayForEach (one, fields)
@@ -841,7 +841,7 @@ static bool read_ropes_by_kind(const struct source* s, const cJSON* parameters, 
 	float sliding_theta = f->sliding_theta;
 	if (f->sliding_theta_field && !read_float(s, f->sliding_theta_field, 1.001, 1e12, &sliding_theta))
 		return false;
-	cJSON* full = merged(json_field(parameters, "full_attention"), scaling);
+	cJSON* full = merge_objects(json_field(parameters, "full_attention"), scaling);
 	/* Without rope_parameters the class has a rope_type already, which an old file's `type` does not
 	 * change. */
 	if (!parameters && !cJSON_HasObjectItem(full, "rope_type"))
@@ -867,7 +867,7 @@ static bool read_gemma4_ropes(const struct source* s, const cJSON* parameters) {
 
 static bool read_growth(const struct source* s, const cJSON* parameters) {
 	struct model_shape* m = &s->config->shape;
-	const struct source in = within(s, parameters);
+	const struct source in = source_within(s, parameters);
 	if (s->config->family->special != SPECIAL_MINISTRAL3 && strcmp(s->config->family->name, "mistral4") != 0)
 		return true;
 	m->growth_context = 1;
@@ -883,7 +883,7 @@ static bool read_growth(const struct source* s, const cJSON* parameters) {
  * which states which pairs rotate together. */
 static bool read_latent_rope(const struct source* s, const cJSON* parameters) {
 	struct model_shape* m = &s->config->shape;
-	const struct source in = within(s, parameters);
+	const struct source in = source_within(s, parameters);
 	float all = 0;
 	if (!m->latent)
 		return true;
@@ -1689,8 +1689,8 @@ static bool read_afmoe(const struct source* s) {
 static bool read_dots1(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	m->expert_ffn = 1408;
-	return required(s, "n_routed_experts", MOST_EXPERTS, &m->n_experts) &&
-	       required(s, "num_experts_per_tok", MOST_EXPERTS, &m->experts_used) &&
+	return read_required(s, "n_routed_experts", MOST_EXPERTS, &m->n_experts) &&
+	       read_required(s, "num_experts_per_tok", MOST_EXPERTS, &m->experts_used) &&
 	       read_grouped_experts(s, 0, 0);
 }
 
@@ -1840,7 +1840,7 @@ static bool read_own_sizes(const struct source* s, const cJSON* own) {
 	for (int b = 0; b < m->n_blocks; b++) {
 		char name[16];
 		snprintf(name, sizeof name, "%d", b);
-		const struct source in = within(s, json_field(own, name));
+		const struct source in = source_within(s, json_field(own, name));
 		int head_dim = m->head_dim, kv_heads = m->kv_heads;
 		if (!read_int(&in, "head_dim", 1, LARGEST, &head_dim) ||
 		    !read_int(&in, "num_key_value_heads", 1, LARGEST, &kv_heads))
@@ -1881,9 +1881,9 @@ static bool read_experts_beside(const struct source* s) {
 		return true;
 	m->experts_normalised = true;
 	m->router_scale = 1 / sqrtf((float)m->dim);
-	return required(s, "num_experts", MOST_EXPERTS, &m->n_experts) &&
-	       required(s, "top_k_experts", m->n_experts, &m->experts_used) &&
-	       required(s, "moe_intermediate_size", LARGEST, &m->expert_ffn);
+	return read_required(s, "num_experts", MOST_EXPERTS, &m->n_experts) &&
+	       read_required(s, "top_k_experts", m->n_experts, &m->experts_used) &&
+	       read_required(s, "moe_intermediate_size", LARGEST, &m->expert_ffn);
 }
 
 /* The last blocks read the keys of earlier ones, and may have MLPs of twice the width. */
@@ -2253,8 +2253,8 @@ static char* without_infinities(const char* text, size_t size) {
 	return copy;
 }
 
-static bool parse(struct config* c, const char* text, size_t size, const char* file,
-                  bool (*read)(struct source*), struct error* error) {
+static bool parse_object(struct config* c, const char* text, size_t size, const char* file,
+                         bool (*read)(struct source*), struct error* error) {
 	char* copy = without_infinities(text, size);
 	if (!copy)
 		return error_set(error, "%s: out of memory", file);
@@ -2274,7 +2274,7 @@ static bool read_config(struct source* s) {
 }
 
 bool config_parse(struct config* c, const char* text, size_t size, const char* file, struct error* error) {
-	return parse(c, text, size, file, read_config, error);
+	return parse_object(c, text, size, file, read_config, error);
 }
 
 /* Reads the defaults for requests that set no sampling options. */
@@ -2308,7 +2308,7 @@ static bool read_generation(struct source* s) {
 
 bool config_parse_generation(struct config* c, const char* text, size_t size, const char* file,
                              struct error* error) {
-	return parse(c, text, size, file, read_generation, error);
+	return parse_object(c, text, size, file, read_generation, error);
 }
 
 void config_free(struct config* c) {

@@ -14,8 +14,8 @@
  * other work. */
 static const double SHARE_OF_AVAILABLE = 0.25;
 
-static bool fits(const struct draft_weights_memory* memory, const struct draft_weights_request* wish,
-                 struct error* error) {
+static bool fits_memory(const struct draft_weights_memory* memory, const struct draft_weights_request* wish,
+                        struct error* error) {
 	const double bytes = (double)memory->table.bytes, available = memory_available();
 	if (wish->most_bytes > 0 && bytes > wish->most_bytes)
 		return error_set(error, "the %d-bit draft weights take %.1f MiB, more than the %.1f MiB allowed",
@@ -128,7 +128,7 @@ bool draft_weights_memory_open(struct draft_weights_memory* memory, const struct
                                const struct draft_weights_request* wish, struct error* error) {
 	*memory = (struct draft_weights_memory){.data = NULL};
 	return draft_weights_plan(&memory->table, &model->weights, wish->format, error) &&
-	       (memory->table.bytes == 0 || (fits(memory, wish, error) && take_memory(memory, error)));
+	       (memory->table.bytes == 0 || (fits_memory(memory, wish, error) && take_memory(memory, error)));
 }
 
 void draft_weights_memory_close(struct draft_weights_memory* memory) {

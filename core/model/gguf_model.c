@@ -132,7 +132,7 @@ static const char* key_of(const struct gguf_source* s, const char* key, char out
 	return out;
 }
 
-static bool has(const struct gguf_source* s, const char* key) {
+static bool has_key(const struct gguf_source* s, const char* key) {
 	char name[96];
 	return gguf_find(s->gguf, key_of(s, key, name)) != NULL;
 }
@@ -147,7 +147,7 @@ static bool read_int(const struct gguf_source* s, const char* key, int low, int 
 }
 
 static bool required_int(const struct gguf_source* s, const char* key, int high, int* out) {
-	if (!has(s, key))
+	if (!has_key(s, key))
 		return fail(s, "%s.%s is missing", s->config->family->architecture, key);
 	return read_int(s, key, 1, high, out);
 }
@@ -312,7 +312,8 @@ static bool read_kv_heads(const struct gguf_source* s) {
 static bool read_sizes(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	/* A file may leave this width out when every block has experts. */
-	const char* ffn = has(s, "feed_forward_length") ? "feed_forward_length" : "expert_feed_forward_length";
+	const char* ffn =
+	    has_key(s, "feed_forward_length") ? "feed_forward_length" : "expert_feed_forward_length";
 	if (!required_int(s, "block_count", MAX_BLOCKS, &m->n_blocks) ||
 	    !required_int(s, "embedding_length", LARGEST, &m->dim) || !read_feed_forward(s, ffn) ||
 	    !required_int(s, "attention.head_count", LARGEST, &m->heads) ||
@@ -328,7 +329,7 @@ static bool read_sizes(const struct gguf_source* s) {
 		return false;
 	m->kv_heads = m->heads;
 	m->head_dim = m->dim / m->heads;
-	if (!has(s, "attention.key_length") && m->dim % m->heads)
+	if (!has_key(s, "attention.key_length") && m->dim % m->heads)
 		return fail(s, "embedding_length %d is not a multiple of attention.head_count %d", m->dim, m->heads);
 	int value_length = 0;
 	m->norm_epsilon = 1e-5f;
@@ -424,7 +425,7 @@ static bool read_scaling(const struct gguf_source* s) {
 	    !read_int(s, "rope.scaling.original_context_length", 1, INT32_MAX / 2, &r->original_context))
 		return false;
 	/* Old files have scale_linear without a type. */
-	if (has(s, "rope.scale_linear") && !has(s, "rope.scaling.type") && factor > 0)
+	if (has_key(s, "rope.scale_linear") && !has_key(s, "rope.scaling.type") && factor > 0)
 		r->scaling = ROPE_LINEAR;
 	if (factor > 0)
 		r->factor = factor;
@@ -719,7 +720,7 @@ static bool read_state_space(const struct gguf_source* s) {
 static bool read_llama4(const struct gguf_source* s) {
 	enum { CHUNK = 8192, PERIOD = 4, WITHOUT_NORMS = 128 };
 	struct model_shape* m = &s->config->shape;
-	const bool chunks = !has(s, "attention.sliding_window") || m->sliding_window > 0;
+	const bool chunks = !has_key(s, "attention.sliding_window") || m->sliding_window > 0;
 	m->experts_weigh_input = true;
 	m->sliding_window = chunks ? CHUNK : 0;
 	m->sliding = (struct block_set){{0}};
@@ -1134,7 +1135,7 @@ static const char end_pieces[] =
     "<|fim_repo|> <|repo_name|> <fim-repo> <REPO> <reponame>";
 
 /* If one of these is present, another piece that usually ends a text does not. */
-static bool overruled(const struct model* model, const char* piece) {
+static bool is_overruled(const struct model* model, const char* piece) {
 	if (strcmp(piece, "<|end|>") == 0)
 		return (tokenizer_find(model->tokenizer, "<|return|>") >= 0 &&
 		        tokenizer_find(model->tokenizer, "<|call|>") >= 0) ||
@@ -1159,8 +1160,8 @@ static bool read_ends(const struct gguf_source* s, struct model* model) {
 	for (const char* at = end_pieces; *at; at += strcspn(at, " "), at += *at == ' ') {
 		char piece[32];
 		snprintf(piece, sizeof piece, "%.*s", (int)strcspn(at, " "), at);
-		if (!overruled(model, piece) && !config_add_end(s->config, tokenizer_find(model->tokenizer, piece),
-		                                                s->gguf->file, piece, s->error))
+		if (!is_overruled(model, piece) && !config_add_end(s->config, tokenizer_find(model->tokenizer, piece),
+		                                                   s->gguf->file, piece, s->error))
 			return false;
 	}
 	return opened_ends(model, s->gguf->file, s->error);
@@ -1247,7 +1248,7 @@ static bool add_others(struct opened* f, const char* path, struct error* error) 
 	return true;
 }
 
-static bool ignored(const char* name) {
+static bool is_ignored(const char* name) {
 	return strcmp(name, "rope_freqs.weight") == 0 || strncmp(name, "rope_factors_", 13) == 0;
 }
 
@@ -1272,7 +1273,7 @@ static bool fill_weights(const struct gguf_source* s, struct model* model) {
 	    !repack_heads(&f->tensors, &m->recurrence, &f->kept, s->error))
 		return false;
 	const struct tensor_names names = names_of(s->config->family, &f->tensors);
-	if (!bind_weights(model, &names, ignored, s->error))
+	if (!bind_weights(model, &names, is_ignored, s->error))
 		return false;
 	for (int i = 0; i < f->n_files; i++)
 		mapping_will_need(&f->file[i]);

@@ -81,7 +81,7 @@ static bool is_hub_name(const char* spec) {
 
 /* Reads a folder from a variable as huggingface_hub does: a leading ~ is the home folder, $NAME a
  * variable. */
-static bool expand(const char* text, char out[PATH_SIZE]) {
+static bool expand_path(const char* text, char out[PATH_SIZE]) {
 	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
 	size_t n = 0;
 	for (const char* c = text; *c;) {
@@ -113,7 +113,7 @@ static bool hub_root(char out[PATH_SIZE]) {
 		const char* const value = getenv(places[i].variable);
 		char base[PATH_SIZE] = "";
 		if (value && *value)
-			return expand(value, base) &&
+			return expand_path(value, base) &&
 			       snprintf(out, PATH_SIZE, "%.1000s%s", base, places[i].below) < PATH_SIZE;
 	}
 	return false;

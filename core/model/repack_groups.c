@@ -23,17 +23,17 @@ struct packed_matrix {
 	int64_t inputs, outputs, groups;
 };
 
-static bool compressed(const struct packed_matrix* p) { return p->packing->method == PACKING_COMPRESSED; }
+static bool is_compressed(const struct packed_matrix* p) { return p->packing->method == PACKING_COMPRESSED; }
 
 static int bits_of(const struct packed_matrix* p) { return p->packing->bits == 8 ? 8 : 4; }
 static int in_word(const struct packed_matrix* p) { return 32 / bits_of(p); }
-static unsigned middle(const struct packed_matrix* p) { return 1u << (bits_of(p) - 1); }
+static unsigned middle_code(const struct packed_matrix* p) { return 1u << (bits_of(p) - 1); }
 
 static uint32_t word_at(const struct named_tensor* t, int64_t i) { return load_u32(t->data + 4 * i); }
 
 /* Number `at` of a word. */
-static unsigned taken(const struct packed_matrix* p, uint32_t word, int at) {
-	return word >> bits_of(p) * at & (2 * middle(p) - 1);
+static unsigned take_code(const struct packed_matrix* p, uint32_t word, int at) {
+	return word >> bits_of(p) * at & (2 * middle_code(p) - 1);
 }
 
 /* The place of output n in its word. AWQ stores columns in the order 0 2 4 6 1 3 5 7. */
@@ -45,26 +45,26 @@ static int place_of(const struct packed_matrix* p, int64_t n) {
 static unsigned weight_at(const struct packed_matrix* p, int64_t input, int64_t output) {
 	const int n = in_word(p);
 	if (p->packing->method == PACKING_AWQ)
-		return taken(p, word_at(p->words, input * (p->outputs / n) + output / n), place_of(p, output));
+		return take_code(p, word_at(p->words, input * (p->outputs / n) + output / n), place_of(p, output));
 	const int64_t word =
-	    compressed(p) ? output * (p->inputs / n) + input / n : input / n * p->outputs + output;
-	return taken(p, word_at(p->words, word), (int)(input % n));
+	    is_compressed(p) ? output * (p->inputs / n) + input / n : input / n * p->outputs + output;
+	return take_code(p, word_at(p->words, word), (int)(input % n));
 }
 
 static unsigned zero_at(const struct packed_matrix* p, int64_t group, int64_t output) {
 	const int n = in_word(p);
-	if (compressed(p) && !p->zeros)
-		return middle(p);
-	if (compressed(p))
-		return taken(p, word_at(p->zeros, output / n * p->groups + group), (int)(output % n));
+	if (is_compressed(p) && !p->zeros)
+		return middle_code(p);
+	if (is_compressed(p))
+		return take_code(p, word_at(p->zeros, output / n * p->groups + group), (int)(output % n));
 	const unsigned zero =
-	    taken(p, word_at(p->zeros, group * (p->outputs / n) + output / n), place_of(p, output));
-	return p->packing->zeros_less_one ? (zero + 1) & (2 * middle(p) - 1) : zero;
+	    take_code(p, word_at(p->zeros, group * (p->outputs / n) + output / n), place_of(p, output));
+	return p->packing->zeros_less_one ? (zero + 1) & (2 * middle_code(p) - 1) : zero;
 }
 
 static float scale_at(const struct packed_matrix* p, int64_t group, int64_t output) {
 	float scale;
-	const int64_t place = compressed(p) ? output * p->groups + group : group * p->outputs + output;
+	const int64_t place = is_compressed(p) ? output * p->groups + group : group * p->outputs + output;
 	const size_t at = (size_t)place * dtype_block_bytes(p->scales->type);
 	dtype_to_float(p->scales->type, p->scales->data + at, &scale, 1);
 	return scale;
@@ -93,8 +93,8 @@ static bool is_scales(const struct packed_matrix* p, const char* name, struct er
 	const struct named_tensor* t = p->scales;
 	if (!t)
 		return error_set(error, "%s: tensor %.120s is missing", p->words->file, name);
-	const int64_t rows = compressed(p) ? p->outputs : p->groups,
-	              cols = compressed(p) ? p->groups : p->outputs;
+	const int64_t rows = is_compressed(p) ? p->outputs : p->groups,
+	              cols = is_compressed(p) ? p->groups : p->outputs;
 	if (!t->supported || dtype_block(t->type) != 1 || t->n_dims != 2 || t->dim[0] != rows ||
 	    t->dim[1] != cols)
 		return error_set(error, "%s: tensor %.120s is not floats of shape (%lld, %lld)", t->file, name,
@@ -164,7 +164,7 @@ static bool find_parts(struct packed_matrix* p, const struct tensor_table* table
 	if (strcmp(w->type_name, "I32") != 0 || w->n_dims != 2 || w->dim[0] < 1 || w->dim[1] < 1 ||
 	    w->dim[0] > 1 << 24 || w->dim[1] > 1 << 24)
 		return error_set(error, "%s: tensor %.120s is not a matrix of I32", w->file, w->name);
-	if (compressed(p))
+	if (is_compressed(p))
 		return find_compressed(p, table, error);
 	p->inputs = w->dim[0] * (awq ? 1 : in_word(p));
 	p->outputs = w->dim[1] * (awq ? 8 : 1);
@@ -186,7 +186,7 @@ static bool fits_blocks(const struct packed_matrix* p) {
 		return false;
 	for (int64_t g = 0; bits_of(p) == 8 && g < p->groups; g++)
 		for (int64_t n = 0; n < p->outputs; n++)
-			if (zero_at(p, g, n) != middle(p))
+			if (zero_at(p, g, n) != middle_code(p))
 				return false;
 	for (int64_t k = 0; k < p->inputs; k++)
 		if (group_of_input(p, k) != group_of_input(p, k / BLOCK_SMALL * BLOCK_SMALL))
@@ -209,7 +209,7 @@ static void put_block8(const struct packed_matrix* p, int64_t output, int64_t fi
                        struct block_q8_group* out) {
 	repack_put_scale(out->d, scale_at(p, group_of_input(p, first), output));
 	for (int j = 0; j < BLOCK_SMALL; j++)
-		out->q[j] = (int8_t)((int)weight_at(p, first + j, output) - (int)middle(p));
+		out->q[j] = (int8_t)((int)weight_at(p, first + j, output) - (int)middle_code(p));
 }
 
 static void put_blocks(const struct packed_matrix* p, uint8_t* out) {
@@ -254,7 +254,7 @@ static bool repack_matrix(struct tensor_table* to, const struct packed_matrix* p
 	else
 		put_floats(p, data);
 	made.data = data;
-	const size_t cut = strlen(compressed(p) ? "weight_packed" : "qweight");
+	const size_t cut = strlen(is_compressed(p) ? "weight_packed" : "qweight");
 	return repack_add(to, repack_name(name, p->words->name, cut, "weight"), &made, error);
 }
 
@@ -282,7 +282,7 @@ bool repack_groups(const struct tensor_table* table, const struct packing* packi
 			p.zeros->used = true;
 		if (p.order)
 			p.order->used = true;
-		if (!compressed(&p))
+		if (!is_compressed(&p))
 			excuse_bias(table, p.words);
 		if (!repack_matrix(made, &p, kept, error))
 			return false;

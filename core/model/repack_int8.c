@@ -52,7 +52,7 @@ static void lay_blocks(const struct named_tensor* t, const struct scales* s, str
 	}
 }
 
-static void widen(const struct named_tensor* t, const struct scales* s, float* out) {
+static void widen_matrix(const struct named_tensor* t, const struct scales* s, float* out) {
 	for (size_t i = 0; i < t->bytes; i++) {
 		const size_t k = scale_at(s, i);
 		out[i] = (float)((int8_t)t->data[i] - (s->zero ? s->zero[k] : 0)) * s->value[k];
@@ -77,7 +77,7 @@ static bool repack_matrix(const struct tensor_table* table, struct named_tensor*
 	if (out && blocks)
 		lay_blocks(t, &s, out);
 	else if (out)
-		widen(t, &s, out);
+		widen_matrix(t, &s, out);
 	free(s.value);
 	if (!out)
 		return false;

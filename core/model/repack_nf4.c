@@ -97,7 +97,7 @@ static float scale_of(const struct nf4* q, int64_t block) {
 }
 
 /* False at a weight that is no number. */
-static bool widen(const struct nf4* q, void* out) {
+static bool widen_matrix(const struct nf4* q, void* out) {
 	const int64_t n = q->rows * q->cols;
 	float scale = 0;
 	for (int64_t i = 0; i < n; i++) {
@@ -128,7 +128,7 @@ static bool repack_matrix(const struct tensor_table* table, struct named_tensor*
 	void* const out = repack_memory(kept, q.weight, bytes, error);
 	if (!out)
 		return false;
-	if (!widen(&q, out))
+	if (!widen_matrix(&q, out))
 		return refuse_tensor(q.absmax, "made of finite numbers", error);
 	struct named_tensor* const part[] = {state, q.absmax, q.map, q.nested_absmax, q.nested_map};
 	for (size_t i = 0; i < sizeof part / sizeof *part; i++)

@@ -40,7 +40,7 @@ static float e2m1_to_float(unsigned code) {
 }
 
 /* Rows of BF16. False at a weight that is no number. */
-static bool widen(const struct nvfp4* q, void* out) {
+static bool widen_matrix(const struct nvfp4* q, void* out) {
 	float whole;
 	memcpy(&whole, q->whole->data, sizeof whole);
 	for (int64_t i = 0; i < q->rows * q->cols; i++) {
@@ -70,7 +70,7 @@ static bool repack_matrix(struct nvfp4* q, struct tensor_table* made, const char
 	void* const out = repack_memory(kept, q->codes, matrix.bytes, error);
 	if (!out)
 		return false;
-	if (!widen(q, out))
+	if (!widen_matrix(q, out))
 		return refuse_tensor(q->scales, "made of finite numbers", error);
 	matrix.data = out;
 	q->codes->used = q->scales->used = q->whole->used = true;

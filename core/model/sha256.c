@@ -15,24 +15,24 @@ static const uint32_t constant[64] = {
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
 
-static uint32_t rotate(uint32_t x, int n) { return x >> n | x << (32 - n); }
+static uint32_t rotate_right(uint32_t x, int n) { return x >> n | x << (32 - n); }
 
-static void compress(uint32_t state[8], const uint8_t block[64]) {
+static void compress_block(uint32_t state[8], const uint8_t block[64]) {
 	uint32_t w[64], v[8];
 	for (int i = 0; i < 16; i++)
 		w[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 |
 		       (uint32_t)block[4 * i + 2] << 8 | block[4 * i + 3];
 	for (int i = 16; i < 64; i++) {
-		const uint32_t a = rotate(w[i - 15], 7) ^ rotate(w[i - 15], 18) ^ w[i - 15] >> 3;
-		const uint32_t b = rotate(w[i - 2], 17) ^ rotate(w[i - 2], 19) ^ w[i - 2] >> 10;
+		const uint32_t a = rotate_right(w[i - 15], 7) ^ rotate_right(w[i - 15], 18) ^ w[i - 15] >> 3;
+		const uint32_t b = rotate_right(w[i - 2], 17) ^ rotate_right(w[i - 2], 19) ^ w[i - 2] >> 10;
 		w[i] = w[i - 16] + a + w[i - 7] + b;
 	}
 	memcpy(v, state, sizeof v);
 	for (int i = 0; i < 64; i++) {
-		const uint32_t e = rotate(v[4], 6) ^ rotate(v[4], 11) ^ rotate(v[4], 25);
+		const uint32_t e = rotate_right(v[4], 6) ^ rotate_right(v[4], 11) ^ rotate_right(v[4], 25);
 		const uint32_t choice = (v[4] & v[5]) ^ (~v[4] & v[6]);
 		const uint32_t one = v[7] + e + choice + constant[i] + w[i];
-		const uint32_t a = rotate(v[0], 2) ^ rotate(v[0], 13) ^ rotate(v[0], 22);
+		const uint32_t a = rotate_right(v[0], 2) ^ rotate_right(v[0], 13) ^ rotate_right(v[0], 22);
 		const uint32_t two = a + ((v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]));
 		memmove(v + 1, v, 7 * sizeof *v);
 		v[4] += one;
@@ -59,7 +59,7 @@ void sha256_add(struct sha256* hash, const void* data, size_t size) {
 		next += part;
 		size -= part;
 		if (held + part == 64)
-			compress(hash->state, hash->held);
+			compress_block(hash->state, hash->held);
 	}
 }
 

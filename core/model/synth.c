@@ -41,7 +41,7 @@ static int planted_count(const struct synth_spec* s) {
 }
 
 /* Adds n sub-layers of one kind (0 attention, 1 MLP) of inner blocks, drawn without replacement. */
-static void plant(struct mask* mask, int layers, int kind, int n, uint64_t seed) {
+static void plant_layers(struct mask* mask, int layers, int kind, int n, uint64_t seed) {
 	int block[MAX_BLOCKS];
 	const int inner = layers - 2;
 	for (int i = 0; i < inner; i++)
@@ -60,8 +60,8 @@ struct mask synth_planted(const struct synth_spec* s, int half) {
 	const int n = planted_count(s);
 	const uint64_t seed = synth_mix(s->seed * 4 + (uint64_t)half);
 	if (n > 0) {
-		plant(&mask, s->layers, 0, n / 2, synth_mix(seed));
-		plant(&mask, s->layers, 1, n - n / 2, synth_mix(seed + 1));
+		plant_layers(&mask, s->layers, 0, n / 2, synth_mix(seed));
+		plant_layers(&mask, s->layers, 1, n - n / 2, synth_mix(seed + 1));
 	}
 	return mask;
 }
@@ -75,7 +75,7 @@ struct recipe {
 	uint64_t next;              /* number of the next tensor */
 };
 
-static struct tensor constant(int64_t cols) {
+static struct tensor make_constant(int64_t cols) {
 	return (struct tensor){.type = DTYPE_F32,
 	                       .rows = 1,
 	                       .cols = cols,
@@ -83,7 +83,7 @@ static struct tensor constant(int64_t cols) {
 }
 
 /* Independent normal elements of one standard deviation. */
-static struct tensor normal(struct recipe* r, int64_t rows, int64_t cols, double deviation) {
+static struct tensor make_normal(struct recipe* r, int64_t rows, int64_t cols, double deviation) {
 	const float scale = (float)(deviation / SYNTH_DEVIATION);
 	return (struct tensor){.type = r->spec->dtype,
 	                       .rows = rows,
@@ -98,10 +98,11 @@ static struct tensor normal(struct recipe* r, int64_t rows, int64_t cols, double
 
 /* The matrix at the end of a sub-layer. Its inputs have the given mean square. Its outputs get the standard
  * deviation `sub_layer`, or epsilon times that. With two halves a row reads half of the inputs. */
-static struct tensor closing(struct recipe* r, int64_t rows, int64_t cols, double square, int sub_layer) {
+static struct tensor make_closing(struct recipe* r, int64_t rows, int64_t cols, double square,
+                                  int sub_layer) {
 	const struct synth_spec* s = r->spec;
 	const double inputs = (double)cols / s->tasks;
-	struct tensor t = normal(r, rows, cols, r->sub_layer / sqrt(inputs * square));
+	struct tensor t = make_normal(r, rows, cols, r->sub_layer / sqrt(inputs * square));
 	const float second = t.synth.scale;
 	if (mask_has(&r->planted[0], sub_layer))
 		t.synth.scale *= (float)s->epsilon;
@@ -111,9 +112,10 @@ static struct tensor closing(struct recipe* r, int64_t rows, int64_t cols, doubl
 }
 
 /* Embedding or head: common·u + own·z, in units of `deviation`. */
-static struct tensor tokens(struct recipe* r, enum synth_kind kind, int common, int own, double deviation) {
+static struct tensor make_tokens(struct recipe* r, enum synth_kind kind, int common, int own,
+                                 double deviation) {
 	const struct synth_spec* s = r->spec;
-	struct tensor t = normal(r, s->vocab, s->dim, deviation);
+	struct tensor t = make_normal(r, s->vocab, s->dim, deviation);
 	t.synth.kind = kind;
 	t.synth.shared = synth_mix(s->seed ^ 0x636c7573746572u);
 	t.synth.common = common;
@@ -127,12 +129,12 @@ static struct tensor tokens(struct recipe* r, enum synth_kind kind, int common, 
 static void fill_experts(struct block_weights* b, struct expert* expert, struct recipe* r, int block) {
 	const struct synth_spec* s = r->spec;
 	const double unit = 1 / sqrt(s->dim), square = GATED_SQUARE / s->experts_used;
-	b->router = normal(r, s->experts, s->dim, unit);
+	b->router = make_normal(r, s->experts, s->dim, unit);
 	b->expert = expert;
 	for (int e = 0; e < s->experts; e++)
-		expert[e] = (struct expert){.w_gate = normal(r, s->expert_ffn, s->dim, unit),
-		                            .w_up = normal(r, s->expert_ffn, s->dim, unit),
-		                            .w_down = closing(r, s->dim, s->expert_ffn, square, 2 * block + 1)};
+		expert[e] = (struct expert){.w_gate = make_normal(r, s->expert_ffn, s->dim, unit),
+		                            .w_up = make_normal(r, s->expert_ffn, s->dim, unit),
+		                            .w_down = make_closing(r, s->dim, s->expert_ffn, square, 2 * block + 1)};
 }
 
 static bool is_recurrent(const struct synth_spec* s, int block) {
@@ -146,18 +148,18 @@ static void fill_recurrent(struct block_weights* b, struct recipe* r, int block)
 	const int64_t dim = s->dim, values = (int64_t)s->value_heads * s->value_dim;
 	const int64_t channels = 2 * (int64_t)s->key_heads * s->key_dim + values;
 	const double unit = 1 / sqrt(s->dim);
-	b->wq = normal(r, channels, dim, unit);
-	b->wk = normal(r, values, dim, unit);
-	b->w_beta = normal(r, s->value_heads, dim, unit);
-	b->w_decay = normal(r, s->value_heads, dim, unit);
-	b->wo = closing(r, dim, values, GATED_SQUARE, 2 * block);
-	b->convolution = normal(r, 1, channels * s->taps, 1 / sqrt(s->taps));
+	b->wq = make_normal(r, channels, dim, unit);
+	b->wk = make_normal(r, values, dim, unit);
+	b->w_beta = make_normal(r, s->value_heads, dim, unit);
+	b->w_decay = make_normal(r, s->value_heads, dim, unit);
+	b->wo = make_closing(r, dim, values, GATED_SQUARE, 2 * block);
+	b->convolution = make_normal(r, 1, channels * s->taps, 1 / sqrt(s->taps));
 	b->convolution.type = DTYPE_F32;
-	b->decay_bias = constant(s->value_heads);
-	b->decay_rate = constant(s->value_heads);
+	b->decay_bias = make_constant(s->value_heads);
+	b->decay_rate = make_constant(s->value_heads);
 	b->decay_rate.synth.scale = b->decay_rate.synth.scale_second =
 	    -2; /* log: a state lives for some tokens */
-	b->state_norm = constant(s->value_dim);
+	b->state_norm = make_constant(s->value_dim);
 }
 
 static void fill_block(struct block_weights* b, struct expert* expert, struct recipe* r, int block) {
@@ -165,22 +167,22 @@ static void fill_block(struct block_weights* b, struct expert* expert, struct re
 	const int64_t dim = s->dim, queries = (int64_t)s->heads * s->head_dim;
 	const int64_t keys = (int64_t)s->kv_heads * s->head_dim, ffn = s->ffn;
 	const double unit = 1 / sqrt(s->dim), score = sqrt(SCORE_DEVIATION) * unit;
-	*b = (struct block_weights){.attention_norm = constant(dim), .mlp_norm = constant(dim)};
+	*b = (struct block_weights){.attention_norm = make_constant(dim), .mlp_norm = make_constant(dim)};
 	if (is_recurrent(s, block)) {
 		fill_recurrent(b, r, block);
 	} else {
-		b->wq = normal(r, s->attention_every > 1 ? 2 * queries : queries, dim, score);
-		b->wk = normal(r, keys, dim, score);
-		b->wv = normal(r, keys, dim, unit);
-		b->wo = closing(r, dim, queries, ATTENTION_SQUARE, 2 * block);
+		b->wq = make_normal(r, s->attention_every > 1 ? 2 * queries : queries, dim, score);
+		b->wk = make_normal(r, keys, dim, score);
+		b->wv = make_normal(r, keys, dim, unit);
+		b->wo = make_closing(r, dim, queries, ATTENTION_SQUARE, 2 * block);
 	}
 	if (s->experts > 0) {
 		fill_experts(b, expert, r, block);
 		return;
 	}
-	b->w_gate = normal(r, ffn, dim, unit);
-	b->w_up = normal(r, ffn, dim, unit);
-	b->w_down = closing(r, dim, ffn, GATED_SQUARE, 2 * block + 1);
+	b->w_gate = make_normal(r, ffn, dim, unit);
+	b->w_up = make_normal(r, ffn, dim, unit);
+	b->w_down = make_closing(r, dim, ffn, GATED_SQUARE, 2 * block + 1);
 }
 
 /* Makes the table without data. A half's stream is zero outside its half, so its norm scales the rest by
@@ -228,11 +230,11 @@ static void fill_table(struct weight_table* w, const struct opened* owned, const
 		                                          .log_rates = true};
 	}
 	/* 6(0.8 u + 0.6 z) = 1.2(4 u + 3 z) */
-	w->embedding = tokens(&r, SYNTH_EMBEDDING, 4, 3, 1.2);
+	w->embedding = make_tokens(&r, SYNTH_EMBEDDING, 4, 3, 1.2);
 	/* 60 sqrt(tasks)/d u + 6/sqrt(d) z = 6/sqrt(d) (10 sqrt(tasks/d) u + z), in steps of 1/FINE */
 	const double sure = 10 * sqrt((double)s->tasks / s->dim);
-	w->output = tokens(&r, SYNTH_HEAD, (int)lround(sure * FINE), FINE, 6 / sqrt(s->dim) / FINE);
-	w->output_norm = constant(s->dim);
+	w->output = make_tokens(&r, SYNTH_HEAD, (int)lround(sure * FINE), FINE, 6 / sqrt(s->dim) / FINE);
+	w->output_norm = make_constant(s->dim);
 	for (int b = 0; b < s->layers; b++)
 		fill_block(&owned->block[b], owned->expert + (size_t)b * (size_t)s->experts, &r, b);
 	w->block = owned->block;

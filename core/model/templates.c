@@ -10,7 +10,7 @@
 #include "core/files/mapping.h"
 #include "core/model/model.h"
 
-static bool set(char** to, const char* text, size_t size, struct error* error) {
+static bool set_template(char** to, const char* text, size_t size, struct error* error) {
 	free(*to);
 	*to = strndup(text, size);
 	return *to || error_set(error, "out of memory");
@@ -20,12 +20,13 @@ static bool set(char** to, const char* text, size_t size, struct error* error) {
 static bool keep_template(struct model* model, const char* name, size_t name_size, const char* text,
                           size_t size, struct error* error) {
 	if (name_size == 7 && memcmp(name, "default", 7) == 0)
-		return set(&model->chat_template, text, size, error);
+		return set_template(&model->chat_template, text, size, error);
 	if (!grow_by_one(&model->named_template, (size_t)model->n_named_templates, sizeof *model->named_template))
 		return error_set(error, "out of memory");
 	struct named_template* const entry = &model->named_template[model->n_named_templates++];
 	*entry = (struct named_template){0};
-	return set(&entry->name, name, name_size, error) && set(&entry->text, text, size, error);
+	return set_template(&entry->name, name, name_size, error) &&
+	       set_template(&entry->text, text, size, error);
 }
 
 void model_free_templates(struct model* model) {
@@ -60,7 +61,7 @@ static bool read_config(struct model* model, const char* path, struct error* err
 	const cJSON* const value = json_field(json, "chat_template");
 	bool good = true;
 	if (cJSON_IsString(value))
-		good = set(&model->chat_template, value->valuestring, strlen(value->valuestring), error);
+		good = set_template(&model->chat_template, value->valuestring, strlen(value->valuestring), error);
 	for (const cJSON* one = cJSON_IsArray(value) ? value->child : NULL; one && good; one = one->next) {
 		const cJSON *const name = json_field(one, "name"), *const text = json_field(one, "template");
 		if (cJSON_IsString(name) && cJSON_IsString(text))
@@ -114,7 +115,7 @@ bool model_read_gguf_templates(struct model* model, const struct gguf* gguf, str
 	const char* own = NULL;
 	size_t own_size = 0;
 	if (!gguf_string(gguf, prefix, &own, &own_size, error) ||
-	    (own && !set(&model->chat_template, own, own_size, error)))
+	    (own && !set_template(&model->chat_template, own, own_size, error)))
 		return false;
 	for (size_t i = 0; i < gguf->n; i++) {
 		const struct gguf_value* const v = &gguf->value[i];
@@ -144,7 +145,7 @@ const char* model_chat_template(const struct model* model, bool tools) {
 	return with_tools ? with_tools : model->chat_template;
 }
 
-static bool unknown(const struct model* model, const char* spec, struct error* error) {
+static bool refuse_unknown(const struct model* model, const char* spec, struct error* error) {
 	char names[200] = "none";
 	for (int i = 0, at = 0; i < model->n_named_templates && at < (int)sizeof names; i++)
 		at += snprintf(names + at, sizeof names - (size_t)at, "%s%s", i ? ", " : "",
@@ -161,7 +162,7 @@ bool model_take_template(struct model* model, const char* spec, struct error* er
 	if (!named) {
 		struct mapping file;
 		if (!file_exists(spec))
-			return unknown(model, spec, error);
+			return refuse_unknown(model, spec, error);
 		if (!mapping_open(&file, spec, error))
 			return false;
 		text = strndup((const char*)file.data, file.size);

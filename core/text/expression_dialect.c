@@ -54,7 +54,7 @@ bool expression_refuse(const char* pattern, size_t size, const char* why, struct
 	return error_set(error, "expression \"%.*s\": %s", (int)(size < 80 ? size : 80), pattern, why);
 }
 
-static bool refuse(const struct dialect_translation* t, const char* why) {
+static bool refuse_pattern(const struct dialect_translation* t, const char* why) {
 	return expression_refuse(t->pattern + t->at, t->size - t->at, why, t->error);
 }
 
@@ -119,11 +119,11 @@ static bool read_property(struct dialect_translation* t, struct property* p) {
 		if (*name == ' ' || *name == '_' || *name == '-')
 			continue;
 		if (n + 1 == sizeof p->name)
-			return refuse(t, "this property is not known");
+			return refuse_pattern(t, "this property is not known");
 		p->name[n++] = (char)(*name >= 'A' && *name <= 'Z' ? *name | 0x20 : *name);
 	}
 	if (n == 0)
-		return refuse(t, "a property is not closed or has no name");
+		return refuse_pattern(t, "a property is not closed or has no name");
 	for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
 		if (strcmp(p->name, sets[i].name) == 0 && strcmp(p->name, "punct") != 0)
 			p->set = sets[i].set;
@@ -151,7 +151,7 @@ static bool add_code(struct dialect_translation* t, struct buffer* out) {
 	char code[16];
 	for (size_t i = 2; i < 6; i++)
 		if (hexadecimal_digit(peek_byte(t, i)) < 0)
-			return refuse(t, "\\u is not followed by four hexadecimal digits");
+			return refuse_pattern(t, "\\u is not followed by four hexadecimal digits");
 	snprintf(code, sizeof code, "\\x{%.4s}", t->pattern + t->at + 2);
 	add_text(out, code);
 	t->at += 6;
@@ -182,12 +182,12 @@ static bool add_common(struct dialect_translation* t, struct buffer* out, bool* 
 	const char letter = peek_byte(t, 1);
 	*done = true;
 	if (!letter)
-		return refuse(t, "a backslash at the end escapes nothing");
+		return refuse_pattern(t, "a backslash at the end escapes nothing");
 	if (letter == 'u')
 		return add_code(t, out);
 	if (letter == 'y' || letter == 'Y' || ((letter == 'C' || letter == 'M') && peek_byte(t, 2) == '-') ||
 	    (letter == 'o' && peek_byte(t, 2) == '{'))
-		return refuse(t, "this escape is not supported");
+		return refuse_pattern(t, "this escape is not supported");
 	*done = is_letter(letter) && !is_shared(letter);
 	if (*done) {
 		buffer_add(out, &letter, 1);
@@ -306,7 +306,7 @@ static bool add_bracket(struct dialect_translation* t, struct members* m) {
 		t->at = (size_t)(name + size + 2 - t->pattern);
 		return true;
 	}
-	return refuse(t, "this class of characters is not supported");
+	return refuse_pattern(t, "this class of characters is not supported");
 }
 
 /* Matches one of the members. */
@@ -343,7 +343,7 @@ static bool read_members(struct dialect_translation* t, struct members* m, struc
 	for (bool first = true;; first = false) {
 		const char c = peek_byte(t, 0);
 		if (t->at >= t->size)
-			return refuse(t, "a class is not closed");
+			return refuse_pattern(t, "a class is not closed");
 		if (c == ']' && !first)
 			return true;
 		if (c == '[') {
@@ -366,7 +366,7 @@ static bool read_members(struct dialect_translation* t, struct members* m, struc
 }
 
 /* [^…] of members alone. */
-static void negate(struct members* m, struct buffer* out) {
+static void negate_members(struct members* m, struct buffer* out) {
 	add_text(out, "[^");
 	add_buffer(out, &m->flat);
 	add_text(out, "]");
@@ -378,12 +378,12 @@ static bool add_class(struct dialect_translation* t, struct buffer* out, int dep
 	struct buffer ahead = {0};
 	const bool negated = peek_byte(t, 1) == '^';
 	if (depth == MAX_NESTING)
-		return refuse(t, "classes are nested too deep");
+		return refuse_pattern(t, "classes are nested too deep");
 	t->at += 1 + negated;
 	const bool good = read_members(t, &m, &ahead, depth);
 	t->at++;
 	if (negated && m.flat.size > 0 && m.nested.size == 0 && ahead.size == 0) {
-		negate(&m, out);
+		negate_members(&m, out);
 	} else {
 		const bool group = negated || ahead.size > 0;
 		add_text(out, negated ? "(?:(?!" : group ? "(?:" : "");
@@ -421,7 +421,7 @@ static bool read_options(struct dialect_translation* t, struct buffer* out, bool
 		else if (c == '-' && on)
 			on = false;
 		else if (c != 'i' && c != 'm')
-			return refuse(t, "this option of a group is not supported");
+			return refuse_pattern(t, "this option of a group is not supported");
 		if (c != 'x')
 			buffer_add(out, c == 'm' ? "s" : &c, 1);
 	}
@@ -435,16 +435,16 @@ static bool open_group(struct dialect_translation* t, struct buffer* out) {
 	static const char* const known[] = {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!", "(?<", "(?'"};
 	const struct dialect_group* const outer = &t->group[t->depth];
 	if (peek_byte(t, 1) == '*')
-		return refuse(t, "callouts are not supported");
+		return refuse_pattern(t, "callouts are not supported");
 	if (peek_byte(t, 1) == '?' && peek_byte(t, 2) == '#') { /* a comment */
 		const char* const close = memchr(t->pattern + t->at, ')', t->size - t->at);
 		if (!close)
-			return refuse(t, "a comment is not closed");
+			return refuse_pattern(t, "a comment is not closed");
 		t->at = (size_t)(close + 1 - t->pattern);
 		return true;
 	}
 	if (t->depth + 1 == MAX_GROUPS)
-		return refuse(t, "groups are nested too deep");
+		return refuse_pattern(t, "groups are nested too deep");
 	struct dialect_group* const inner = &t->group[t->depth + 1];
 	*inner = (struct dialect_group){.start = out->size, .spaced = outer->spaced};
 	t->atom = NOTHING;
@@ -477,7 +477,7 @@ static bool open_group(struct dialect_translation* t, struct buffer* out) {
 		t->depth++;
 		return true;
 	}
-	return refuse(t, "this kind of group is not supported");
+	return refuse_pattern(t, "this kind of group is not supported");
 }
 
 static void close_group(struct dialect_translation* t, struct buffer* out) {
@@ -505,7 +505,7 @@ static bool add_repetition(struct dialect_translation* t, struct buffer* out) {
 	bool exact = false;
 	const size_t length = c == '{' ? interval_at(t, &exact) : 1;
 	if (t->atom == NOTHING)
-		return refuse(t, "a repetition has nothing before it to repeat");
+		return refuse_pattern(t, "a repetition has nothing before it to repeat");
 	if (t->repeated) {
 		insert_text(out, t->atom, "(?:");
 		add_text(out, ")");
@@ -557,7 +557,7 @@ static bool add_next(struct dialect_translation* t, struct buffer* out) {
 		close_group(t, out);
 		t->atom = t->group[t->depth].start;
 		if (t->depth == 0)
-			return refuse(t, "a closing parenthesis has no opening one");
+			return refuse_pattern(t, "a closing parenthesis has no opening one");
 		t->depth--;
 		add_text(out, ")");
 		t->at++;

@@ -97,7 +97,7 @@ static size_t good_run(const char* text, size_t size, size_t at) {
 	return at - from;
 }
 
-static void compose(enum step_kind kind, const char* text, size_t size, struct buffer* out) {
+static void compose_characters(enum step_kind kind, const char* text, size_t size, struct buffer* out) {
 	static const int options[] = {[STEP_NFC] = UTF8PROC_COMPOSE,
 	                              [STEP_NFD] = UTF8PROC_DECOMPOSE,
 	                              [STEP_NFKC] = UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
@@ -111,7 +111,7 @@ static void compose(enum step_kind kind, const char* text, size_t size, struct b
 	free(made);
 }
 
-static void squeeze(const char* text, size_t size, struct buffer* out) {
+static void squeeze_spaces(const char* text, size_t size, struct buffer* out) {
 	bool space = false;
 	for (size_t i = 0; i < size; i++) {
 		if (text[i] == ' ') {
@@ -132,8 +132,8 @@ static void squeeze(const char* text, size_t size, struct buffer* out) {
 }
 
 /* A replacement may lengthen a text again and again, step by step. `most` stops that. */
-static void replace(const struct step* step, struct matcher* m, const char* text, size_t size, size_t most,
-                    struct buffer* out) {
+static void replace_matches(const struct step* step, struct matcher* m, const char* text, size_t size,
+                            size_t most, struct buffer* out) {
 	const size_t n = strlen(step->content);
 	size_t at = 0, start = NOWHERE, end = NOWHERE;
 	while (!out->failed && expression_next(step->expression, m, text, size, &start, &end)) {
@@ -153,16 +153,17 @@ static void rewrite_runs(const struct step* step, const struct walk* w, const ch
 		if (run == 0)
 			buffer_add(out, text + at++, 1);
 		else if (step->kind == STEP_REPLACE)
-			replace(step, w->matcher, text + at, run, w->most, out);
+			replace_matches(step, w->matcher, text + at, run, w->most, out);
 		else if (step->kind >= STEP_LOWERCASE)
 			steps_rewrite_characters(step->kind, text + at, run, out);
 		else
-			compose(step->kind, text + at, run, out);
+			compose_characters(step->kind, text + at, run, out);
 		at += run;
 	}
 }
 
-static void prepend(const struct step* step, bool first, const char* text, size_t size, struct buffer* out) {
+static void prepend_text(const struct step* step, bool first, const char* text, size_t size,
+                         struct buffer* out) {
 	const size_t length = strlen(step->content);
 	const bool there = step->unless_there && size >= length && memcmp(text, step->content, length) == 0;
 	if (!there && (first || !step->first_only))
@@ -170,7 +171,7 @@ static void prepend(const struct step* step, bool first, const char* text, size_
 	buffer_add(out, text, size);
 }
 
-static void strip(const struct step* step, const char* text, size_t size, struct buffer* out) {
+static void strip_spaces(const struct step* step, const char* text, size_t size, struct buffer* out) {
 	size_t start = 0, length;
 	uint32_t code;
 	while (step->strip_start && start < size &&
@@ -190,11 +191,11 @@ static struct word rewrite_word(struct walk* w, int i, struct word in) {
 	if (step->kind <= STEP_REPLACE)
 		rewrite_runs(step, w, in.text, in.size, out);
 	else if (step->kind == STEP_STRIP)
-		strip(step, in.text, in.size, out);
+		strip_spaces(step, in.text, in.size, out);
 	else if (step->kind == STEP_SQUEEZE)
-		squeeze(in.text, in.size, out);
+		squeeze_spaces(in.text, in.size, out);
 	else if (step->kind == STEP_PREPEND)
-		prepend(step, w->first && !w->met[i], in.text, in.size, out);
+		prepend_text(step, w->first && !w->met[i], in.text, in.size, out);
 	else
 		byte_level_write(out, in.text, in.size);
 	w->met[i] = true;
@@ -240,7 +241,7 @@ static void join_end(struct joiner* j) {
 	j->start = j->end;
 }
 
-static void join(struct joiner* j, size_t start, size_t end, bool match) {
+static void join_parts(struct joiner* j, size_t start, size_t end, bool match) {
 	const enum split_behavior behavior = j->walk->steps->step[j->step].behavior;
 	const bool grows = behavior == SPLIT_WITH_PREVIOUS ? match && !j->matched
 	                   : behavior == SPLIT_WITH_NEXT   ? !match && j->matched
@@ -257,7 +258,7 @@ static void join(struct joiner* j, size_t start, size_t end, bool match) {
 }
 
 /* Passes the parts of a word on. False: the word was not cut. */
-static bool split(struct walk* w, int i, const char* text, size_t size) {
+static bool split_text(struct walk* w, int i, const char* text, size_t size) {
 	const struct step* step = &w->steps->step[i];
 	size_t at = 0, start = NOWHERE, end = NOWHERE;
 	if (step->behavior != SPLIT_REMOVED && (size == 1 || utf8_character(text, size, NULL) == size))
@@ -269,13 +270,13 @@ static bool split(struct walk* w, int i, const char* text, size_t size) {
 	struct joiner j = {.walk = w, .step = i, .text = text};
 	while (more && !walk_ended(w)) {
 		if (start > at)
-			join(&j, at, start, step->invert);
-		join(&j, start, end, !step->invert);
+			join_parts(&j, at, start, step->invert);
+		join_parts(&j, start, end, !step->invert);
 		at = end;
 		more = expression_next(step->expression, w->matcher, text, size, &start, &end);
 	}
 	if (size > at)
-		join(&j, at, size, step->invert);
+		join_parts(&j, at, size, step->invert);
 	join_end(&j);
 	return true;
 }
@@ -288,7 +289,7 @@ static void pass_on(struct walk* w, int i, const char* text, size_t size, bool b
 			text = word.text;
 			size = word.size;
 			broken = word.broken;
-		} else if (!broken && split(w, i, text, size)) {
+		} else if (!broken && split_text(w, i, text, size)) {
 			return;
 		}
 	}

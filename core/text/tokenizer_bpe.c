@@ -391,7 +391,8 @@ static bool merge_span(struct encoder* e, const char* word, size_t size, size_t 
 
 /* ---- words ------------------------------------------------------------------------------------ */
 
-static void emit(struct encoder* e, const char* word, const struct symbol* s, size_t n, bool* after_unknown) {
+static void emit_symbols(struct encoder* e, const char* word, const struct symbol* s, size_t n,
+                         bool* after_unknown) {
 	for (size_t i = 0; i < n && !encoder_done(e); i++) {
 		if (s[i].id >= 0)
 			encoder_emit(e, s[i].id);
@@ -461,7 +462,7 @@ static bool encode_spans(struct encoder* e, const char* word, size_t size, size_
 		if (!keep_word(e, first))
 			return false;
 		if (merge_next(e, word, size, length, &end, &met, &first)) {
-			emit(e, word, e->tail, met, after_unknown);
+			emit_symbols(e, word, e->tail, met, after_unknown);
 			length = span;
 			continue;
 		}
@@ -470,7 +471,7 @@ static bool encode_spans(struct encoder* e, const char* word, size_t size, size_
 		if (e->failed || !merge_longer(e, word, size, length, &end))
 			return false;
 	}
-	emit(e, word, e->symbol + first, e->n_symbols - first, after_unknown);
+	emit_symbols(e, word, e->symbol + first, e->n_symbols - first, after_unknown);
 	return true;
 }
 

@@ -8,11 +8,11 @@
 #include <math.h>
 #include <string.h>
 
-static float* state(const struct cpu_backend* b, int k) {
+static float* stream_at(const struct cpu_backend* b, int k) {
 	return b->altup + (size_t)k * (size_t)b->slice_rows * (size_t)b->head.weights->shape.dim;
 }
 
-static float* nth(float* rows, int i, int width) { return rows + (size_t)i * (size_t)width; }
+static float* row_at(float* rows, int i, int width) { return rows + (size_t)i * (size_t)width; }
 
 static float mean_square(const float* x, int n) {
 	float sum = 0;
@@ -36,22 +36,22 @@ static void map_state(struct cpu_backend* b, const float* from, const struct ten
 
 void altup_begin(struct cpu_backend* b, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
-	memcpy(state(b, 0), b->x, (size_t)n * (size_t)s->dim * sizeof(float));
+	memcpy(stream_at(b, 0), b->x, (size_t)n * (size_t)s->dim * sizeof(float));
 	for (int k = 1; k < s->altup; k++) {
-		map_state(b, b->x, &b->head.weights->altup_in[k], state(b, k), n);
+		map_state(b, b->x, &b->head.weights->altup_in[k], stream_at(b, k), n);
 		for (int i = 0; i < n; i++)
-			match_magnitude(nth(state(b, k), i, s->dim), nth(b->x, i, s->dim), s->dim);
+			match_magnitude(row_at(stream_at(b, k), i, s->dim), row_at(b->x, i, s->dim), s->dim);
 	}
 }
 
 void altup_end(struct cpu_backend* b, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
-	memcpy(b->x, state(b, 0), (size_t)n * (size_t)s->dim * sizeof(float));
+	memcpy(b->x, stream_at(b, 0), (size_t)n * (size_t)s->dim * sizeof(float));
 	for (int k = 1; k < s->altup; k++) {
-		map_state(b, state(b, k), &b->head.weights->altup_out[k], b->y, n);
+		map_state(b, stream_at(b, k), &b->head.weights->altup_out[k], b->y, n);
 		for (int i = 0; i < n; i++) {
-			match_magnitude(nth(b->y, i, s->dim), nth(state(b, 0), i, s->dim), s->dim);
-			b->kernels->join(nth(b->x, i, s->dim), nth(b->y, i, s->dim), s->dim);
+			match_magnitude(row_at(b->y, i, s->dim), row_at(stream_at(b, 0), i, s->dim), s->dim);
+			b->kernels->join(row_at(b->x, i, s->dim), row_at(b->y, i, s->dim), s->dim);
 		}
 	}
 	for (size_t i = 0; i < (size_t)n * (size_t)s->dim; i++)
@@ -59,7 +59,7 @@ void altup_end(struct cpu_backend* b, int n) {
 }
 
 /* b->routed (n, altup) = tanh(router · (norm(x) / dim)) */
-static void route(struct cpu_backend* b, const struct block_weights* vectors, const float* x, int n) {
+static void route_streams(struct cpu_backend* b, const struct block_weights* vectors, const float* x, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const float scale = 1.0f / (float)s->dim;
 	norm_rows(b, b->normed, x, floats(&vectors->altup_router_norm), NULL, s->dim, n);
@@ -92,10 +92,10 @@ static void mix_row(void* user, int i, int thread) {
 	const struct model_shape* s = &job->b->head.weights->shape;
 	const int count = s->altup;
 	float mix[MOST_ALTUP * MOST_ALTUP], old[MOST_ALTUP], *row[MOST_ALTUP];
-	apply_small(floats(&job->vectors->altup_predict), count * count, count, nth(job->b->routed, i, count),
+	apply_small(floats(&job->vectors->altup_predict), count * count, count, row_at(job->b->routed, i, count),
 	            mix);
 	for (int k = 0; k < count; k++)
-		row[k] = nth(state(job->b, k), i, s->dim);
+		row[k] = row_at(stream_at(job->b, k), i, s->dim);
 	for (int j = 0; j < s->dim; j++) {
 		for (int k = 0; k < count; k++)
 			old[k] = row[k][j];
@@ -106,7 +106,7 @@ static void mix_row(void* user, int i, int thread) {
 			row[k][j] = sum + old[k];
 		}
 	}
-	memcpy(nth(job->b->x, i, s->dim), row[0], (size_t)s->dim * sizeof(float));
+	memcpy(row_at(job->b->x, i, s->dim), row[0], (size_t)s->dim * sizeof(float));
 }
 
 /* residual = normed + norm(up · down · normed), of the block's normed input */
@@ -120,14 +120,14 @@ static void compute_laurel(struct cpu_backend* b, const struct block_weights* ve
 	multiply(b, b->gate, vectors->laurel_down.rows, n, &up, 1);
 	norm_rows(b, b->laurel, b->laurel, floats(&vectors->laurel_norm), NULL, dim, n);
 	for (int i = 0; i < n; i++)
-		b->kernels->join(nth(b->laurel, i, dim), nth(b->normed, i, dim), dim);
+		b->kernels->join(row_at(b->laurel, i, dim), row_at(b->normed, i, dim), dim);
 }
 
 void altup_begin_block(struct cpu_backend* b, int block, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const struct block_weights* vectors = &b->block[block];
 	struct altup_job job = {b, vectors};
-	route(b, vectors, state(b, 0), n);
+	route_streams(b, vectors, stream_at(b, 0), n);
 	spread(b, n, (double)n * s->dim * s->altup * s->altup * 4, mix_row, &job);
 	compute_laurel(b, vectors, n);
 }
@@ -143,13 +143,14 @@ static void share_row(void* user, int i, int thread) {
 	const struct altup_job* job = user;
 	const struct model_shape* s = &job->b->head.weights->shape;
 	const float* scale = floats(&job->vectors->altup_scale);
-	float share[MOST_ALTUP], *x = nth(job->b->x, i, s->dim), *first = nth(state(job->b, 0), i, s->dim);
-	apply_small(floats(&job->vectors->altup_correct), s->altup, s->altup, nth(job->b->routed, i, s->altup),
+	float share[MOST_ALTUP], *x = row_at(job->b->x, i, s->dim),
+	                         *first = row_at(stream_at(job->b, 0), i, s->dim);
+	apply_small(floats(&job->vectors->altup_correct), s->altup, s->altup, row_at(job->b->routed, i, s->altup),
 	            share);
 	for (int j = 0; j < s->dim; j++)
 		x[j] -= first[j];
 	for (int k = 0; k < s->altup; k++) {
-		float* row = nth(state(job->b, k), i, s->dim);
+		float* row = row_at(stream_at(job->b, k), i, s->dim);
 		for (int j = 0; j < s->dim; j++)
 			row[j] += x[j] * (share[k] + 1.0f);
 	}
@@ -160,7 +161,7 @@ static void share_row(void* user, int i, int thread) {
 void altup_share(struct cpu_backend* b, int block, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
 	struct altup_job job = {b, &b->block[block]};
-	route(b, job.vectors, b->x, n);
+	route_streams(b, job.vectors, b->x, n);
 	spread(b, n, (double)n * s->dim * s->altup * 8, share_row, &job);
 }
 
@@ -168,8 +169,8 @@ void altup_add_others(struct cpu_backend* b, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
 	for (int k = 1; k < s->altup; k++)
 		for (int i = 0; i < n; i++)
-			b->kernels->join(nth(state(b, k), i, s->dim), nth(b->y, i, s->dim), s->dim);
-	memcpy(b->x, state(b, 0), (size_t)n * (size_t)s->dim * sizeof(float));
+			b->kernels->join(row_at(stream_at(b, k), i, s->dim), row_at(b->y, i, s->dim), s->dim);
+	memcpy(b->x, stream_at(b, 0), (size_t)n * (size_t)s->dim * sizeof(float));
 }
 
 /* ---- states of pending rows ----------------------------------------------------------------- */
@@ -178,14 +179,14 @@ void altup_keep(struct cpu_backend* b, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
 	for (int i = 0; i < n; i++)
 		for (int k = 0; k < s->altup; k++)
-			memcpy(nth(b->row[i].cache->altup, b->row[i].index * s->altup + k, s->dim),
-			       nth(state(b, k), i, s->dim), (size_t)s->dim * sizeof(float));
+			memcpy(row_at(b->row[i].cache->altup, b->row[i].index * s->altup + k, s->dim),
+			       row_at(stream_at(b, k), i, s->dim), (size_t)s->dim * sizeof(float));
 }
 
 void altup_load(struct cpu_backend* b, int i) {
 	const struct model_shape* s = &b->head.weights->shape;
 	for (int k = 0; k < s->altup; k++)
-		memcpy(nth(state(b, k), i, s->dim),
-		       nth(b->row[i].cache->altup, b->row[i].index * s->altup + k, s->dim),
+		memcpy(row_at(stream_at(b, k), i, s->dim),
+		       row_at(b->row[i].cache->altup, b->row[i].index * s->altup + k, s->dim),
 		       (size_t)s->dim * sizeof(float));
 }

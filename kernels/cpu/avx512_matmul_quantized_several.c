@@ -169,7 +169,7 @@ struct packed {
 	ints low[8], high[8];
 };
 
-INLINED void eight(const struct rows* rows, size_t at, ints out[8]) {
+INLINED void load_eight(const struct rows* rows, size_t at, ints out[8]) {
 	columns(rows, at, out);
 	columns(rows, at + 16, out + 4);
 }
@@ -183,18 +183,18 @@ INLINED void take_packed(enum dtype type, struct packed* p, int step, const stru
 	if (low_moved(type, step))
 		move_down(p->low, 4);
 	else
-		eight(w, low_at(type, step), p->low);
+		load_eight(w, low_at(type, step), p->low);
 	if (!has_high(type))
 		return;
 	if (high_moved(type, step))
 		move_down(p->high, 2);
 	else
-		eight(w, high_at_step(type, step), p->high);
+		load_eight(w, high_at_step(type, step), p->high);
 }
 
 /* Columns 4c… of share `share` of a step of a block of 256, a byte each */
-INLINED ints taken(enum dtype type, const struct rows* w, const struct packed* p, int step, int share,
-                   int c) {
+INLINED ints take_block(enum dtype type, const struct rows* w, const struct packed* p, int step, int share,
+                        int c) {
 	return w->interleaved ? interleaved_columns(type, w, step, share, c)
 	                      : four_columns(type, p->low[c], 0, p->high[c], 0, share);
 }
@@ -225,7 +225,7 @@ INLINED floats sum_of_block(enum dtype type, const struct block_sums* sums, int 
 }
 
 /* Columns 4c… of a share of a step of Q4_K, in the half of a byte where they are stored */
-INLINED ints nibbles(const struct rows* w, const struct packed* p, int step, int share, int c) {
+INLINED ints take_nibbles(const struct rows* w, const struct packed* p, int step, int share, int c) {
 	const ints both = w->interleaved ? word_at(w, low_at(DTYPE_Q4_K, step) + (size_t)c * 4) : p->low[c];
 	return ints_and(both, ints_bytes(share ? 0xf0 : 15));
 }
@@ -238,7 +238,7 @@ INLINED void nibble_share(int n, int step, int share, const struct rows* w, cons
 	const struct places at = places_of(n, q);
 	UNROLLED for (int i = 0; i < n; i++) one[i] = ints_set(0);
 	UNROLLED for (int c = 0; c < 8; c++) {
-		const ints four = nibbles(w, p, step, share, c);
+		const ints four = take_nibbles(w, p, step, share, c);
 		UNROLLED for (int i = 0; i < n; i++) one[i] = dot_four(one[i], four, at.row[i] + column + c * 4);
 	}
 	const floats scale = floats_from_ints(scale_of(DTYPE_Q4_K, header, column / 32));
@@ -261,7 +261,7 @@ INLINED void super_share(enum dtype type, int n, int step, int share, const stru
 		UNROLLED for (int i = 0; i < n; i++) one[i] =
 		    group_offset(type) ? to_all(at.row[i] + starts + (column / 16 + g) * 4) : ints_set(0);
 		UNROLLED for (int c = g * group / 4; c < (g + 1) * group / 4; c++) {
-			const ints four = taken(type, &again, p, step, share, c);
+			const ints four = take_block(type, &again, p, step, share, c);
 			UNROLLED for (int i = 0; i < n; i++) one[i] = dot_four(one[i], four, at.row[i] + column + c * 4);
 		}
 		const ints scale = scale_of(type, header, column / group + g);
@@ -362,7 +362,7 @@ static several_function* const streams_of[DTYPE_COUNT][SEVERAL] = {MOST_TYPES(ST
 bool avx512_interleaves(enum dtype type) { return streams_of[type][0] != NULL; }
 
 /* Lanes go `step` elements apart. */
-INLINED void put(float* out, int64_t step, __m512 lanes) {
+INLINED void put_lanes(float* out, int64_t step, __m512 lanes) {
 	if (step == 1) {
 		_mm512_storeu_ps(out, lanes);
 		return;
@@ -460,9 +460,9 @@ bool avx512_quantized_several(float* out, size_t out_stride, const struct tensor
 			                      .far = far};
 			tiles[some - 1](&job);
 			for (int j = 0; j < some; j++, i++)
-				put(out + (size_t)i * out_stride + at, step,
-				    slots == SLOTS ? slots_added(sum + j * LANES, SLOTS, SEVERAL * LANES)
-				                   : slots_added(sum + j * LANES, SUPER_SLOTS, SEVERAL * LANES));
+				put_lanes(out + (size_t)i * out_stride + at, step,
+				          slots == SLOTS ? slots_added(sum + j * LANES, SLOTS, SEVERAL * LANES)
+				                         : slots_added(sum + j * LANES, SUPER_SLOTS, SEVERAL * LANES));
 		}
 	}
 	return true;

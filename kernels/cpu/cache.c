@@ -51,8 +51,8 @@ static bool place_block(struct cpu_cache* c, const struct model_shape* s, int b,
 	return !__builtin_add_overflow(*page_bytes, p->half, page_bytes);
 }
 
-static bool sizes(struct cpu_cache* c, const struct model_shape* s, int capacity, enum dtype type,
-                  size_t* page_bytes) {
+static bool set_sizes(struct cpu_cache* c, const struct model_shape* s, int capacity, enum dtype type,
+                      size_t* page_bytes) {
 	size_t most;
 	for (int b = 0; b < s->n_blocks; b++)
 		if (!place_block(c, s, b, type, page_bytes))
@@ -109,7 +109,7 @@ struct cache* cpu_cache_open(struct backend* backend, int capacity, enum dtype t
 	const size_t states = MAX_ROWS * (size_t)s->altup * (size_t)s->dim;
 	c->altup = states ? calloc(states, sizeof(float)) : NULL;
 	c->paged.head.backend = backend;
-	if (!sizes(c, s, capacity, type, &page_bytes))
+	if (!set_sizes(c, s, capacity, type, &page_bytes))
 		error_set(error, "a cache of %d tokens is too large", capacity);
 	else if (!c->hidden || (attention_beside(s) && !c->beside) || (states && !c->altup) ||
 	         !recurrent_open_cache(c))

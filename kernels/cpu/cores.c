@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static int allowed(void) {
+static int count_allowed(void) {
 	cpu_set_t set;
 	if (sched_getaffinity(0, sizeof set, &set) == 0)
 		return CPU_COUNT(&set);
@@ -65,6 +65,6 @@ static int group_limit(void) {
 }
 
 int cores_available(void) {
-	const int cores = allowed(), limit = group_limit();
+	const int cores = count_allowed(), limit = group_limit();
 	return limit > 0 && limit < cores ? limit : cores > 0 ? cores : 1;
 }

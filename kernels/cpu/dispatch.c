@@ -17,7 +17,7 @@
 #define ON_ARM(table) NULL
 #endif
 
-static bool everywhere(void) { return true; }
+static bool runs_everywhere(void) { return true; }
 
 /* The widest of a processor first; kernels NULL on other architectures */
 static const struct {
@@ -27,8 +27,8 @@ static const struct {
 } isas[] = {
     {"avx512", ON_X86(cpu_avx512), avx512_supported},    {"avx-vnni", ON_X86(cpu_avxvnni), avxvnni_supported},
     {"avx2", ON_X86(cpu_avx2), avx2_supported},          {"i8mm", ON_ARM(cpu_i8mm), i8mm_supported},
-    {"dotprod", ON_ARM(cpu_dotprod), dotprod_supported}, {"neon", ON_ARM(cpu_neon), everywhere},
-    {"reference", &cpu_reference, everywhere},
+    {"dotprod", ON_ARM(cpu_dotprod), dotprod_supported}, {"neon", ON_ARM(cpu_neon), runs_everywhere},
+    {"reference", &cpu_reference, runs_everywhere},
 };
 enum { ISAS = sizeof isas / sizeof *isas };
 

@@ -227,7 +227,7 @@ static void run_shared(struct cpu_backend* b, const struct block_weights* w, con
 	}
 }
 
-static const float* nth(const float* rows, int i, int width) {
+static const float* row_at(const float* rows, int i, int width) {
 	return rows ? rows + (size_t)i * (size_t)width : NULL;
 }
 
@@ -250,9 +250,9 @@ void run_experts(struct cpu_backend* b, const struct block_weights* w, const str
 		const int count = rows_of(b, e, n, part);
 		struct expert_job job = {.b = b,
 		                         .expert = &w->expert[e],
-		                         .gate_bias = nth(floats(&vectors->expert_gate_bias), e, s->expert_ffn),
-		                         .up_bias = nth(floats(&vectors->expert_up_bias), e, s->expert_ffn),
-		                         .down_bias = nth(floats(&vectors->expert_down_bias), e, s->dim)};
+		                         .gate_bias = row_at(floats(&vectors->expert_gate_bias), e, s->expert_ffn),
+		                         .up_bias = row_at(floats(&vectors->expert_up_bias), e, s->expert_ffn),
+		                         .down_bias = row_at(floats(&vectors->expert_down_bias), e, s->dim)};
 		if (count > 0)
 			run_expert(&job, x, part, count);
 	}

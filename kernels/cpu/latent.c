@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static float* nth(float* rows, int i, int width) { return rows + (size_t)i * (size_t)width; }
+static float* row_at(float* rows, int i, int width) { return rows + (size_t)i * (size_t)width; }
 
 /* Rows [first, first + count) of a map. */
 static struct tensor rows_of(const struct tensor* whole, int64_t first, int64_t count) {
@@ -33,7 +33,7 @@ static void project_queries(struct cpu_backend* b, int block, const float* x, in
 	multiply(b, x, s->dim, n, &in, 1);
 	add_bias(b->query_latent, floats(&vectors->bq_a), rank, n);
 	for (int i = 0; i < n; i++)
-		norm_latent(b, nth(b->query_latent, i, rank), &vectors->q_a_norm);
+		norm_latent(b, row_at(b->query_latent, i, rank), &vectors->q_a_norm);
 	multiply(b, b->query_latent, rank, n, &out, 1);
 }
 
@@ -47,12 +47,12 @@ static void absorb_keys(struct cpu_backend* b, int block, int n) {
 		const struct product product = {
 		    .out = b->q + (size_t)h * (size_t)s->head_dim, .stride = (size_t)q_width, .w = &map};
 		for (int i = 0; i < n; i++)
-			memcpy(nth(b->of_head, i, s->nope_dim), nth(b->expanded, i, all) + (size_t)h * (size_t)own,
+			memcpy(row_at(b->of_head, i, s->nope_dim), row_at(b->expanded, i, all) + (size_t)h * (size_t)own,
 			       (size_t)s->nope_dim * sizeof *b->q);
 		multiply(b, b->of_head, s->nope_dim, n, &product, 1);
 		for (int i = 0; i < n; i++)
-			memcpy(nth(b->q, i, q_width) + h * s->head_dim + s->latent,
-			       nth(b->expanded, i, all) + h * own + s->nope_dim, (size_t)s->rope.dim * sizeof *b->q);
+			memcpy(row_at(b->q, i, q_width) + h * s->head_dim + s->latent,
+			       row_at(b->expanded, i, all) + h * own + s->nope_dim, (size_t)s->rope.dim * sizeof *b->q);
 	}
 }
 
@@ -67,12 +67,12 @@ static void rotate_row(void* user, int i, int thread) {
 	const struct cpu_backend* b = job->b;
 	const struct model_shape* s = &b->head.weights->shape;
 	const int pairs = b->every.rope.pairs;
-	const float *cosine = nth(b->every.cosine, i, pairs), *sine = nth(b->every.sine, i, pairs);
+	const float *cosine = row_at(b->every.cosine, i, pairs), *sine = row_at(b->every.sine, i, pairs);
 	struct cpu_cache* c = b->row[i].cache;
-	float* k = nth(b->k, i, s->head_dim);
+	float* k = row_at(b->k, i, s->head_dim);
 	for (int h = 0; h < s->heads; h++)
-		rope_rotate(nth(b->q, i, s->heads * s->head_dim) + h * s->head_dim + s->latent, cosine, sine, pairs,
-		            s->rope.interleaved);
+		rope_rotate(row_at(b->q, i, s->heads * s->head_dim) + h * s->head_dim + s->latent, cosine, sine,
+		            pairs, s->rope.interleaved);
 	norm_latent(b, k, &b->block[job->block].k_norm);
 	rope_rotate(k + s->latent, cosine, sine, pairs, s->rope.interleaved);
 	unsigned char* slot =
@@ -101,7 +101,8 @@ const float* latent_values(struct cpu_backend* b, int block, int n) {
 		const struct product product = {
 		    .out = b->expanded + (size_t)h * (size_t)s->value_dim, .stride = (size_t)width, .w = &map};
 		for (int i = 0; i < n; i++)
-			memcpy(nth(b->of_head, i, s->latent), nth(b->mixed, i, s->heads * s->head_dim) + h * s->head_dim,
+			memcpy(row_at(b->of_head, i, s->latent),
+			       row_at(b->mixed, i, s->heads * s->head_dim) + h * s->head_dim,
 			       (size_t)s->latent * sizeof *b->mixed);
 		multiply(b, b->of_head, s->latent, n, &product, 1);
 	}

@@ -1,7 +1,7 @@
 /* The model's norm on rows: RMS, or LayerNorm, which is the same on rows whose mean is taken off. */
 #include "kernels/cpu/cpu.h"
 
-static void centre(float* out, const float* x, int n) {
+static void centre_row(float* out, const float* x, int n) {
 	double sum = 0;
 	for (int i = 0; i < n; i++)
 		sum += (double)x[i];
@@ -18,7 +18,7 @@ void norm_rows(const struct cpu_backend* b, float* out, const float* x, const fl
 		const float* from = x + (size_t)i * (size_t)width;
 		float* to = out + (size_t)i * (size_t)width;
 		if (s->norm == NORM_LAYER) {
-			centre(to, from, width);
+			centre_row(to, from, width);
 			from = to;
 		}
 		b->kernels->rms_norm(to, from, weight, plus, s->norm_epsilon, width);

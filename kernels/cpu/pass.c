@@ -43,13 +43,13 @@ static void open_slice(struct cpu_backend* b, const struct pass* pass, struct pa
 
 /* ---- sub-layers ---------------------------------------------------------------------------- */
 
-static float* nth(float* rows, int i, int width) { return rows + (size_t)i * (size_t)width; }
+static float* row_at(float* rows, int i, int width) { return rows + (size_t)i * (size_t)width; }
 
 void add_bias(float* rows, const float* bias, int width, int n) {
 	if (bias)
 		for (int i = 0; i < n; i++)
 			for (int j = 0; j < width; j++)
-				nth(rows, i, width)[j] += bias[j];
+				row_at(rows, i, width)[j] += bias[j];
 }
 
 /* Adds the sub-layer's output y to the hidden states. */
@@ -64,7 +64,7 @@ static void add_output(struct cpu_backend* b, const float* bias, const float* po
 	for (size_t i = 0; scale != 1.0f && i < count; i++)
 		b->y[i] *= scale;
 	for (int i = 0; i < n; i++)
-		b->kernels->join(nth(b->x, i, dim), nth(b->y, i, dim), dim);
+		b->kernels->join(row_at(b->x, i, dim), row_at(b->y, i, dim), dim);
 }
 
 /* Norm of queries and keys, by head with the same weights (Qwen3) or each with its own (StableLM), or over
@@ -73,8 +73,8 @@ static void norm_heads(const struct cpu_backend* b, float* heads, int count, int
                        const struct tensor* norm) {
 	if (tensor_present(norm) && b->head.weights->shape.norms_by_head) {
 		for (int h = 0; h < count; h++)
-			norm_rows(b, nth(heads, h, head_dim), nth(heads, h, head_dim), floats(norm) + h * head_dim, NULL,
-			          head_dim, 1);
+			norm_rows(b, row_at(heads, h, head_dim), row_at(heads, h, head_dim), floats(norm) + h * head_dim,
+			          NULL, head_dim, 1);
 		return;
 	}
 	if (tensor_present(norm) && norm->cols == head_dim)
@@ -92,7 +92,7 @@ static void rotate_heads(const struct cpu_backend* b, int block, float* heads, i
 	if (block_set_has(&s->unrotated, block))
 		return;
 	for (int h = 0; h < count; h++)
-		rope_rotate(nth(heads, h, head_dim), nth(a->cosine, i, pairs), nth(a->sine, i, pairs), pairs,
+		rope_rotate(row_at(heads, h, head_dim), row_at(a->cosine, i, pairs), row_at(a->sine, i, pairs), pairs,
 		            s->rope.interleaved);
 }
 
@@ -126,9 +126,9 @@ static void store_keys(const struct cpu_backend* b, int block, float* k, float* 
 	for (int h = 0; h < kv_heads; h++) {
 		unsigned char key[MAX_KEY_BYTES];
 		unsigned char* value = slot_at(c, block, values_at(c, block, h), slot);
-		b->kernels->store(c->paged.head.type, key, nth(k, h, head_dim), head_dim);
+		b->kernels->store(c->paged.head.type, key, row_at(k, h, head_dim), head_dim);
 		key_put(c->paged.head.type, page_at(c, keys_at(c, block, h), slot), slot % PAGE_SLOTS, key, head_dim);
-		b->kernels->store(c->paged.head.type, value, nth(v, h, head_dim), head_dim);
+		b->kernels->store(c->paged.head.type, value, row_at(v, h, head_dim), head_dim);
 	}
 }
 
@@ -140,10 +140,10 @@ static void store_row(void* user, int i, int thread) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const int head_dim = block_head_dim(s, job->block), kv_width = block_kv_heads(s, job->block) * head_dim;
 	if (job->queries)
-		norm_and_rotate_heads(b, job->block, nth(b->q, i, s->heads * head_dim), s->heads,
+		norm_and_rotate_heads(b, job->block, row_at(b->q, i, s->heads * head_dim), s->heads,
 		                      &b->block[job->block].q_norm, i);
 	if (job->keys)
-		store_keys(b, job->block, nth(b->k, i, kv_width), nth(b->v, i, kv_width), i);
+		store_keys(b, job->block, row_at(b->k, i, kv_width), row_at(b->v, i, kv_width), i);
 }
 
 /* True for a recurrence with attention beside it, in the block after it. */
@@ -188,9 +188,9 @@ static void thin_row(void* user, int i, int thread) {
 	(void)thread;
 	const struct thin_job* job = user;
 	const struct column_map map = {.channels = job->cols, .norm = job->b->equal_norms};
-	const float* x = nth((float*)job->x, i, job->cols);
+	const float* x = row_at((float*)job->x, i, job->cols);
 	const float threshold = job->b->kernels->column_threshold(&map, x, job->share);
-	float* out = nth(job->b->thinned, i, job->cols);
+	float* out = row_at(job->b->thinned, i, job->cols);
 	for (int j = 0; j < job->cols; j++)
 		out[j] = fabsf(x[j]) > threshold ? x[j] : 0;
 }
@@ -219,7 +219,7 @@ static void multiply_kind(struct cpu_backend* b, const struct sub_layer_weights*
 static void take_queries(const struct cpu_backend* b, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
 	for (int i = 0; i < n * s->heads; i++)
-		memcpy(nth(b->q, i, s->head_dim), nth(b->wide, i, 2 * s->head_dim),
+		memcpy(row_at(b->q, i, s->head_dim), row_at(b->wide, i, 2 * s->head_dim),
 		       (size_t)s->head_dim * sizeof(float));
 }
 
@@ -228,8 +228,8 @@ static void gate_heads(void* user, int i, int thread) {
 	const struct cpu_backend* b = user;
 	const struct model_shape* s = &b->head.weights->shape;
 	for (int h = i * s->heads; h < (i + 1) * s->heads; h++) {
-		const float* gate = nth(b->wide, h, 2 * s->head_dim) + s->head_dim;
-		float* mixed = nth(b->mixed, h, s->head_dim);
+		const float* gate = row_at(b->wide, h, 2 * s->head_dim) + s->head_dim;
+		float* mixed = row_at(b->mixed, h, s->head_dim);
 		for (int j = 0; j < s->head_dim; j++)
 			mixed[j] /= 1 + expf(-gate[j]);
 	}
@@ -330,7 +330,7 @@ struct gate_job {
 /* Keeps of each row's gate only what exceeds its mean by `sparsity` standard deviations (Gemma 3n). */
 static void sparsify_rows(float* rows, float sparsity, int width, int n) {
 	for (int i = 0; i < n; i++) {
-		float* row = nth(rows, i, width);
+		float* row = row_at(rows, i, width);
 		double sum = 0, squares = 0;
 		for (int j = 0; j < width; j++)
 			sum += (double)row[j];
@@ -346,7 +346,7 @@ static void sparsify_rows(float* rows, float sparsity, int width, int n) {
 static void gate_row(void* user, int i, int thread) {
 	(void)thread;
 	const struct gate_job* job = user;
-	float *gate = nth(job->b->gate, i, job->width), *up = nth(job->b->up, i, job->width);
+	float *gate = row_at(job->b->gate, i, job->width), *up = row_at(job->b->up, i, job->width);
 	add_bias(gate, job->gate_bias, job->width, 1);
 	const float scale = job->b->head.weights->shape.gate_scale;
 	for (int j = 0; scale != 0 && j < job->width; j++)
@@ -369,7 +369,7 @@ struct activate_job {
 static void activate_row(void* user, int i, int thread) {
 	(void)thread;
 	const struct activate_job* job = user;
-	float* const row = nth(job->b->gate, i, job->width);
+	float* const row = row_at(job->b->gate, i, job->width);
 	add_bias(row, floats(&job->vectors->b_gate), job->width, 1);
 	activate(job->b->head.weights->shape.activation, &job->vectors->xielu, row, job->width);
 }
@@ -440,8 +440,8 @@ static void compute_token_input(struct cpu_backend* b, int block, int n) {
 	const struct product gate = {.out = b->gate, .stride = (size_t)width, .w = &w->input_gate};
 	multiply(b, b->x, dim, n, &gate, 1);
 	for (int i = 0; i < n; i++)
-		b->kernels->gate(nth(b->gate, i, width),
-		                 nth(b->token_inputs, i, s->n_blocks * width) + (size_t)block * (size_t)width,
+		b->kernels->gate(row_at(b->gate, i, width),
+		                 row_at(b->token_inputs, i, s->n_blocks * width) + (size_t)block * (size_t)width,
 		                 s->activation, width);
 	const struct product out = {.out = b->y, .stride = (size_t)dim, .w = &w->input_out};
 	multiply(b, b->gate, width, n, &out, 1);
@@ -468,7 +468,7 @@ static void end_block(struct cpu_backend* b, int block, int n) {
 	if (b->head.weights->shape.token_input) {
 		compute_token_input(b, block, n);
 		for (int i = 0; i < n; i++)
-			b->kernels->join(nth(b->x, i, dim), nth(b->y, i, dim), dim);
+			b->kernels->join(row_at(b->x, i, dim), row_at(b->y, i, dim), dim);
 	}
 	for (size_t i = 0; scale && i < (size_t)n * (size_t)b->head.weights->shape.dim; i++)
 		b->x[i] *= *scale;
@@ -504,7 +504,7 @@ static void load_embedding(const struct cpu_backend* b, int32_t token, float* x)
 static void join_rows(struct cpu_backend* b, const struct pass* pass, int r0, int n) {
 	const int dim = b->head.weights->shape.dim;
 	for (int i = 0; i < n; i++) {
-		float* const joined = nth(b->joined, i, 2 * dim);
+		float* const joined = row_at(b->joined, i, 2 * dim);
 		load_embedding(b, pass->token[r0 + i], joined);
 		norm_rows(b, joined, joined, b->join_token_norm, NULL, dim, 1);
 		norm_rows(b, joined + dim, pass->state + (size_t)(r0 + i) * (size_t)dim, b->join_state_norm, NULL,
@@ -521,13 +521,13 @@ static void load_hidden(struct cpu_backend* b, const struct pass* pass, int r0, 
 		return;
 	}
 	for (int i = 0; i < n; i++) {
-		float* x = nth(b->x, i, dim);
+		float* x = row_at(b->x, i, dim);
 		if (pass->first > 0) {
 			const float* from = pass->state ? pass->state + (size_t)(r0 + i) * (size_t)dim
-			                                : nth(b->row[i].cache->hidden, b->row[i].index, dim);
+			                                : row_at(b->row[i].cache->hidden, b->row[i].index, dim);
 			memcpy(x, from, (size_t)dim * sizeof *x);
 			if (b->row[i].cache->beside)
-				memcpy(nth(b->beside, i, dim), nth(b->row[i].cache->beside, b->row[i].index, dim),
+				memcpy(row_at(b->beside, i, dim), row_at(b->row[i].cache->beside, b->row[i].index, dim),
 				       (size_t)dim * sizeof *x);
 			if (b->altup)
 				altup_load(b, i);
@@ -562,13 +562,13 @@ static void load_token_inputs(struct cpu_backend* b, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const int width = s->n_blocks * s->token_input;
 	for (int i = 0; i < n; i++)
-		load_embedding(b, b->row[i].cache->paged.row[b->row[i].index].token, nth(b->normed, i, s->dim));
+		load_embedding(b, b->row[i].cache->paged.row[b->row[i].index].token, row_at(b->normed, i, s->dim));
 	const struct product product = {
 	    .out = b->token_inputs, .stride = (size_t)width, .w = &b->head.weights->input_projection};
 	multiply(b, b->normed, s->dim, n, &product, 1);
 	for (int i = 0; i < n; i++)
 		join_token_input(b, b->row[i].cache->paged.row[b->row[i].index].token,
-		                 nth(b->token_inputs, i, width));
+		                 row_at(b->token_inputs, i, width));
 }
 
 /* Keeps the rows' hidden states before sub-layer `at`. */
@@ -576,9 +576,10 @@ static void keep_hidden(struct cpu_backend* b, int at, int n) {
 	const int dim = b->head.weights->shape.dim;
 	for (int i = 0; i < n; i++) {
 		struct cpu_cache* c = b->row[i].cache;
-		memcpy(nth(c->hidden, b->row[i].index, dim), nth(b->x, i, dim), (size_t)dim * sizeof(float));
+		memcpy(row_at(c->hidden, b->row[i].index, dim), row_at(b->x, i, dim), (size_t)dim * sizeof(float));
 		if (c->beside)
-			memcpy(nth(c->beside, b->row[i].index, dim), nth(b->beside, i, dim), (size_t)dim * sizeof(float));
+			memcpy(row_at(c->beside, b->row[i].index, dim), row_at(b->beside, i, dim),
+			       (size_t)dim * sizeof(float));
 		c->paged.row[b->row[i].index].at = at;
 	}
 	if (b->altup)
@@ -587,7 +588,7 @@ static void keep_hidden(struct cpu_backend* b, int at, int n) {
 
 static void tap_hidden(struct cpu_backend* b, const struct pass* pass, int r0, int n) {
 	const int dim = b->head.weights->shape.dim;
-	memcpy(nth(pass->tap_out, r0, dim), b->x, (size_t)n * (size_t)dim * sizeof(float));
+	memcpy(row_at(pass->tap_out, r0, dim), b->x, (size_t)n * (size_t)dim * sizeof(float));
 	if (pass->kind != PASS_PREFILL)
 		keep_hidden(b, pass->tap + 1, n);
 }
@@ -640,15 +641,15 @@ static void run_sub_layer(struct cpu_backend* b, const struct pass* pass,
 		end_block(b, sub_layer / 2, n);
 	}
 	if (pass->states && r0 == 0)
-		memcpy(nth(pass->states, sub_layer, dim), b->x, (size_t)dim * sizeof(float));
+		memcpy(row_at(pass->states, sub_layer, dim), b->x, (size_t)dim * sizeof(float));
 }
 
 static void open_angles(const struct cpu_backend* b, const struct angles* a, int n) {
 	const int pairs = a->rope.pairs;
 	for (int i = 0; i < n; i++) {
 		const int position = b->row[i].position, prompt = b->row[i].cache->paged.head.prompt_length;
-		rope_row(&a->rope, position, prompt > position + 1 ? prompt : position + 1, nth(a->cosine, i, pairs),
-		         nth(a->sine, i, pairs));
+		rope_row(&a->rope, position, prompt > position + 1 ? prompt : position + 1,
+		         row_at(a->cosine, i, pairs), row_at(a->sine, i, pairs));
 	}
 }
 
@@ -690,7 +691,7 @@ static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, in
 	if (pass->tap < 0 && pass->kind != PASS_PREFILL)
 		keep_hidden(b, pass->last, n);
 	if (pass->normed_out)
-		norm_rows(b, nth(pass->normed_out, r0, b->head.weights->shape.dim), b->x, b->output_norm,
+		norm_rows(b, row_at(pass->normed_out, r0, b->head.weights->shape.dim), b->x, b->output_norm,
 		          b->output_norm_bias, b->head.weights->shape.dim, n);
 	return !pass->head || head_results(b, pass, r0, n, error);
 }

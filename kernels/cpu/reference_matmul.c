@@ -18,7 +18,7 @@ size_t reference_prepared_bytes(enum dtype weight, int cols) {
 }
 
 /* q (n), returns d */
-static float quantize(const float* x, int8_t* q, int n) {
+static float quantize_values(const float* x, int8_t* q, int n) {
 	float largest = 0, poison = 0;
 	for (int i = 0; i < n; i++) {
 		largest = fmaxf(largest, fabsf(x[i]));
@@ -71,7 +71,7 @@ void reference_prepare(enum dtype weight, void* out, const float* x, int cols) {
 	const int block = activation_block(weight);
 	int8_t* q = out;
 	for (int b = 0; b < cols / block; b++) {
-		const float d = quantize(x + b * block, q + b * block, block);
+		const float d = quantize_values(x + b * block, q + b * block, block);
 		memcpy(bytes + layout.d + (size_t)b * 4, &d, 4);
 		if (block == BLOCK_SMALL) {
 			const int32_t sum = sum_of(q + b * block, block), correction = -dtype_bias(weight) * sum;

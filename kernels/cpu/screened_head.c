@@ -258,8 +258,8 @@ static bool scan_rows(const struct screened_head* c, const float* score, int64_t
 }
 
 /* Lists the ids that may reach it, ascending, in `id`; -1 when there are more than fit. */
-static int survivors(const struct screened_head* c, const float* score, struct reach reach, int most,
-                     int32_t* id) {
+static int find_survivors(const struct screened_head* c, const float* score, struct reach reach, int most,
+                          int32_t* id) {
 	uint8_t may[SCANNED];
 	int count = 0;
 	for (int64_t first = 0; first < c->coarse.rows; first += SCANNED) {
@@ -329,8 +329,8 @@ static bool open_lottery(const struct cpu_backend* b, int i, int64_t best, const
 
 /* Lists the ids that may win or have the largest logit, ascending, in `id`; -1 when there are more than
  * `most`. */
-static int players(const struct screened_head* c, const float* score, struct reach reach,
-                   const struct lottery* l, int most, int32_t* id) {
+static int find_players(const struct screened_head* c, const float* score, struct reach reach,
+                        const struct lottery* l, int most, int32_t* id) {
 	float bound[SCANNED], noise[SCANNED];
 	int count = 0;
 	for (int64_t first = 0; first < c->coarse.rows; first += SCANNED) {
@@ -389,9 +389,9 @@ static void screen_row(void* user, int i, int thread) {
 	                            .most = most};
 	struct lottery lottery;
 	if (!of->sampler)
-		job->found[i] = survivors(c, logits, reach, job->most, id);
+		job->found[i] = find_survivors(c, logits, reach, job->most, id);
 	else if (open_lottery(b, i, best, of, scratch, &lottery))
-		job->found[i] = players(c, logits, reach, &lottery, job->most, id);
+		job->found[i] = find_players(c, logits, reach, &lottery, job->most, id);
 	if (job->found[i] < 0 && job->guessed)
 		job->found[i] = 0;
 }

@@ -7,7 +7,7 @@
 
 enum { ROWS = 16, COLS = 2048 };
 
-static void measure(const struct cpu_kernels* k, enum dtype type, int n) {
+static void measure_product(const struct cpu_kernels* k, enum dtype type, int n) {
 	const size_t bytes = dtype_row_bytes(type, COLS) * ROWS, row = reference_prepared_bytes(type, COLS);
 	uint8_t* weights = calloc(bytes, 1);
 	uint8_t* x = aligned_alloc(64, row * (size_t)n);
@@ -37,5 +37,5 @@ int main(void) {
 	for (int k = n - 1; k >= 0; k--)
 		for (size_t t = 0; t < sizeof types / sizeof *types; t++)
 			for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
-				measure(kernels[k], types[t], rows[r]);
+				measure_product(kernels[k], types[t], rows[r]);
 }

@@ -14,7 +14,7 @@
 
 static char message[2048];
 
-static int fail(void) {
+static int fail_usage(void) {
 	fprintf(stderr, "%s\n", message);
 	return 1;
 }
@@ -61,7 +61,7 @@ static void report_figures(const struct swiftlet_figures* f) {
 	printf(", low %d %d %d\n", f->n_quantized_attention, f->n_quantized_mlp, f->quantized_head);
 }
 
-static int blocks(char* list, int* out) {
+static int read_blocks(char* list, int* out) {
 	int n = 0;
 	for (char* word = strtok(list, ",-"); word && n < 256; word = strtok(NULL, ",-"))
 		out[n++] = atoi(word);
@@ -85,16 +85,16 @@ int main(int argc, char** argv) {
 #endif
 	for (int i = 5; i + 1 < argc; i += 2)
 		if (swiftlet_options_set(options, argv[i], argv[i + 1], message, sizeof message) != 1)
-			return fprintf(stderr, "%s: ", argv[i]), fail();
+			return fprintf(stderr, "%s: ", argv[i]), fail_usage();
 	swiftlet_model* model = swiftlet_model_open(argv[1], options, message, sizeof message);
 	swiftlet_engine* engine = model ? swiftlet_engine_open(model, options, message, sizeof message) : NULL;
 	swiftlet_session* session =
 	    engine ? swiftlet_session_open(engine, options, message, sizeof message) : NULL;
-	const int n_attention = blocks(argv[3], attention), n_mlp = blocks(argv[4], mlp);
+	const int n_attention = read_blocks(argv[3], attention), n_mlp = read_blocks(argv[4], mlp);
 	if (!session ||
 	    (n_attention + n_mlp > 0 &&
 	     !swiftlet_session_set_mask(session, attention, n_attention, mlp, n_mlp, message, sizeof message)))
-		return fail();
+		return fail_usage();
 	while (scanf("%d %zu%*c", &max_tokens, &size) == 2) {
 		char *text = malloc(size + 1), *logits = NULL;
 		size_t logits_size;
@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
 		request.logprobs = atoi(argv[2]);
 		if (!swiftlet_session_generate(session, &request, collect_tokens, to, &figures, message,
 		                               sizeof message))
-			return fail();
+			return fail_usage();
 		fclose(to);
 		printf("\n%s", request.logprobs > 0 ? logits : "");
 		report_figures(&figures);
