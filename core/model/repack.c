@@ -118,6 +118,5 @@ bool repack_tensors(struct tensor_table* table, const struct packing* packing, s
 		good = repack_add(table, made.item[i].name, &made.item[i], error);
 	tensor_table_free(&made);
 	return good && tensor_table_seal(table, error) && repack_nf4(table, kept, error) &&
-	       repack_int8(table, kept, error) && repack_fp8(table, &packing->fp8, kept, error) &&
-	       narrow_doubles(table, kept, error);
+	       repack_scaled(table, &packing->fp8, kept, error) && narrow_doubles(table, kept, error);
 }

@@ -65,9 +65,9 @@ bool repack_nf4(struct tensor_table*, struct kept*, struct error*);
 /* Qwen3-Next stores rows by key head: (query, key, values, gates) in one map and (betas, decays) in another.
  * They become the maps that Qwen 3.5 has, under the names of its folders or of GGUF. */
 bool repack_heads(struct tensor_table*, const struct recurrence*, struct kept*, struct error*);
-/* compressed-tensors' 8-bit integers become DTYPE_Q8_GROUP or F32, in place of the old tensors. */
-bool repack_int8(struct tensor_table*, struct kept*, struct error*);
-bool repack_fp8(struct tensor_table*, const struct fp8_blocks*, struct kept*, struct error*);
+/* FP8 and compressed-tensors' 8-bit integers become DTYPE_F8_GROUP, DTYPE_Q8_GROUP or F32, in place of the
+ * old tensors. */
+bool repack_scaled(struct tensor_table*, const struct fp8_blocks*, struct kept*, struct error*);
 
 /* Memory for what becomes of the tensor; NULL with the error set. */
 void* repack_memory(struct kept*, const struct named_tensor*, size_t bytes, struct error*);

@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 	}
 	struct kept kept = {0};
 	const struct fp8_blocks blocks = {size % 3 ? 2 : 0, size % 3};
-	if (good && repack_fp8(&table, &blocks, &kept, &error))
+	if (good && repack_scaled(&table, &blocks, &kept, &error))
 		for (size_t i = 0; i < table.n; i++)
 			for (size_t b = 0; b < table.item[i].bytes; b++)
 				sum += table.item[i].data[b];
