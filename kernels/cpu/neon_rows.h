@@ -226,7 +226,7 @@ typedef void rows_function(int n, const struct tensor* w, int64_t begin, int64_t
 MAIN_TYPES(ROWS)
 static rows_function* const rows_of[DTYPE_COUNT] = {MAIN_TYPES(ROWS_OF)};
 
-/* False, and nothing done, where tiles take fewer instructions (tools/instructions): many rows with blocks of
+/* False, and nothing done, where tiles take fewer instructions (docs/figures.md): many rows with blocks of
  * 256, and types that have no other way. Many rows with blocks of 32 come by the group. */
 static bool rows_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                         const uint8_t* x, int n) {
