@@ -24,6 +24,8 @@ void text_integers(struct text*, const int* value, int n);
  * so many bytes (const char*, size_t); %d an int, %l an int64_t, %g a double as text_number writes it, %r
  * with all its digits, %b a bool. */
 void text_json(struct text*, const char* format, ...);
+/* The text as a string; "" before anything was added. */
+static inline const char* text_or_empty(const struct text* t) { return t->data ? t->data : ""; }
 void text_drop(struct text*, size_t n); /* of its beginning */
 void text_clear(struct text*);          /* keeps the memory */
 void text_free(struct text*);

@@ -111,8 +111,6 @@ void reply_logprobs_free(struct reply_logprobs* l) {
 	l->n = 0;
 }
 
-static const char* text_or_empty(const struct text* t) { return t->data ? t->data : ""; }
-
 static void put_logprobs(struct text* out, bool chat, const struct reply_logprobs* l) {
 	if (!l)
 		text_json(out, ", 'logprobs': null");

@@ -56,8 +56,6 @@ static void put_state(struct generation* g, const char* type, const char* status
 
 static bool is_thought(const struct generation* g) { return g->items.open == ITEM_REASONING; }
 
-static const char* text_or_empty(const struct text* t) { return t->size ? t->data : ""; }
-
 /* The text so far, as a part of the open item. */
 static void put_part(struct text* out, const struct generation* g) {
 	text_json(out,

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/files/utf8.h"
 #include "core/text/tokenizer.h"
 #include "streams/chat_parts.h"
+#include "streams/json_text.h"
 #include "streams/service/chat_translation.h"
 #include "streams/service/server_internal.h"
 
@@ -65,13 +65,6 @@ static void put_pieces(const struct http_call* c, struct text* out, const struct
 	text_put(out, "]");
 }
 
-static bool is_text(const char* bytes, size_t n) {
-	size_t at = 0;
-	for (size_t length = 1; at < n && length > 0; at += length)
-		length = utf8_character(bytes + at, n - at, NULL);
-	return at == n;
-}
-
 /* llama.cpp's form: ids with their pieces, and bytes in place of a piece that is no whole text. */
 static void put_tokens_with_pieces(const struct http_call* c, struct text* out,
                                    const struct token_list* list) {
@@ -82,7 +75,7 @@ static void put_tokens_with_pieces(const struct http_call* c, struct text* out,
 		size_t n = tokenizer_piece(t, list->id[i], true, piece, sizeof piece);
 		n = n < sizeof piece ? n : sizeof piece;
 		text_json(out, i ? ", {'id': %d, 'piece': " : "{'id': %d, 'piece': ", list->id[i]);
-		const bool whole = is_text(piece, n);
+		const bool whole = utf8_valid(piece, n);
 		if (whole)
 			text_quote(out, piece, n);
 		for (size_t k = 0; !whole && k < n; k++)

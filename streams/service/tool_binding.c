@@ -63,8 +63,6 @@ static void put_marked(struct text* out, const struct tokenizer* t, const char* 
 	}
 }
 
-static const char* text_or_empty(const struct text* t) { return t->data ? t->data : ""; }
-
 static void mark_tags(struct tool_binding* b, const struct tokenizer* t, const struct grammar_tags* tags) {
 	put_marked(&b->before_name, t, tags->before_name);
 	put_marked(&b->after_value, t, tags->end);
