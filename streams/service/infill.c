@@ -347,17 +347,10 @@ static void end_infill(struct generation* g) {
 	text_put(&g->out, "\n");
 }
 
-const struct response_formatter formatter_infill = {.id = "infill-",
-                                                    .read = infill_read,
-                                                    .first = begin_infill,
-                                                    .part = emit_infill,
-                                                    .last = begin_infill,
-                                                    .end = end_infill,
-                                                    .whole = format_infill};
-const struct response_formatter formatter_native = {.id = "cmpl-",
-                                                    .read = native_read,
-                                                    .first = begin_infill,
-                                                    .part = emit_infill,
-                                                    .last = begin_infill,
-                                                    .end = end_infill,
-                                                    .whole = format_infill};
+#define FORMATTER(name, reader)                                                                              \
+	{                                                                                                        \
+		.id = name, .read = reader, .first = begin_infill, .part = emit_infill, .last = begin_infill,        \
+		.end = end_infill, .whole = format_infill                                                            \
+	}
+const struct response_formatter formatter_infill = FORMATTER("infill-", infill_read);
+const struct response_formatter formatter_native = FORMATTER("cmpl-", native_read);

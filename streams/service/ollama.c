@@ -111,23 +111,13 @@ static void end_answer(struct generation* g) {
 		format_answer(g);
 }
 
-static const char lines[] = "application/x-ndjson";
-const struct response_formatter formatter_ollama_chat = {.id = "chat-",
-                                                         .type = lines,
-                                                         .read = ollama_read_chat,
-                                                         .first = ignore_choice,
-                                                         .part = emit_line,
-                                                         .last = ignore_choice,
-                                                         .end = end_answer,
-                                                         .whole = format_answer};
-const struct response_formatter formatter_ollama_generate = {.id = "gen-",
-                                                             .type = lines,
-                                                             .read = ollama_read_generate,
-                                                             .first = ignore_choice,
-                                                             .part = emit_line,
-                                                             .last = ignore_choice,
-                                                             .end = end_answer,
-                                                             .whole = format_answer};
+#define FORMATTER(name, reader)                                                                              \
+	{                                                                                                        \
+		.id = name, .type = "application/x-ndjson", .read = reader, .first = ignore_choice,                  \
+		.part = emit_line, .last = ignore_choice, .end = end_answer, .whole = format_answer                  \
+	}
+const struct response_formatter formatter_ollama_chat = FORMATTER("chat-", ollama_read_chat);
+const struct response_formatter formatter_ollama_generate = FORMATTER("gen-", ollama_read_generate);
 
 /* ---- embeddings ---------------------------------------------------------------------------------- */
 

@@ -17,13 +17,15 @@ static bool read_message(struct translation* t, const cJSON* item) {
 	                       "input_text output_text text refusal");
 }
 
+/* A call of a function, or of a tool with free text, whose argument is `input`. */
 static bool read_call(struct translation* t, const cJSON* item) {
+	const bool free_text = api_is(item, "type", "custom_tool_call");
 	const char *id = api_text(item, "call_id"), *name = api_text(item, "name"),
-	           *arguments = api_text(item, "arguments");
-	if (!id || !name || !arguments)
-		return api_refuse(t->error, "input", "invalid_value",
-		                  "A function_call needs 'call_id', 'name' and 'arguments'.");
-	translate_call(t, id, name, arguments);
+	           *given = api_text(item, free_text ? "input" : "arguments");
+	if (!id || !name || !given)
+		return api_refuse(t->error, "input", "invalid_value", "A %s needs 'call_id', 'name' and '%s'.",
+		                  api_text(item, "type"), free_text ? "input" : "arguments");
+	(free_text ? translate_text_call : translate_call)(t, id, name, given);
 	return true;
 }
 
@@ -33,16 +35,6 @@ static bool read_result(struct translation* t, const cJSON* item) {
 	if (!id)
 		return api_refuse(t->error, "input", "invalid_value", "A function_call_output needs 'call_id'.");
 	return translate_result(t, id, json_field(item, "output"), "input", "input_text output_text text");
-}
-
-static bool read_text_call(struct translation* t, const cJSON* item) {
-	const char *id = api_text(item, "call_id"), *name = api_text(item, "name"),
-	           *text = api_text(item, "input");
-	if (!id || !name || !text)
-		return api_refuse(t->error, "input", "invalid_value",
-		                  "A custom_tool_call needs 'call_id', 'name' and 'input'.");
-	translate_text_call(t, id, name, text);
-	return true;
 }
 
 static bool read_shell_call(struct translation* t, const cJSON* item) {
@@ -76,12 +68,10 @@ static bool read_item(struct translation* t, const cJSON* item) {
 	const char* type = api_text(item, "type");
 	if (!type || strcmp(type, "message") == 0)
 		return read_message(t, item);
-	if (strcmp(type, "function_call") == 0)
+	if (json_lists("function_call custom_tool_call", type))
 		return read_call(t, item);
 	if (json_lists("function_call_output custom_tool_call_output local_shell_call_output", type))
 		return read_result(t, item);
-	if (strcmp(type, "custom_tool_call") == 0)
-		return read_text_call(t, item);
 	if (strcmp(type, "local_shell_call") == 0)
 		return read_shell_call(t, item);
 	if (strcmp(type, "reasoning") == 0)
