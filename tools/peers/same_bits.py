@@ -21,8 +21,8 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+HOW = {"greedy": (0, []), "greedy, logits": (5, []), "sampled, logits": (5, ["temp", "0.8", "top-p", "0.95", "seed", "11"])}
 ALWAYS = ["draft", "always", "opt-budget", "inf", "draft-bits", "off"]
-SAMPLED = ["temp", "0.8", "top-p", "0.95", "seed", "11"]
 
 
 def ways(parts):
@@ -127,6 +127,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=48, help="tokens that follow each prompt (48)")
     parser.add_argument("--threads", type=int, default=1, help="threads of each of the two programs, which run at once (1)")
     parser.add_argument("--only", default="", help="run only rows whose name contains this text")
+    parser.add_argument("--how", default="", choices=["", *HOW], help="one way to choose tokens (all)")
     args = parser.parse_args()
     lines = [line for line in args.input.read_text().splitlines() if line.strip()]
     n = min(args.instances, len(lines))
@@ -141,11 +142,11 @@ def main():
         probes = [build_probe(swiftlet, folder / which) for swiftlet, which in ((args.before, "before"), (args.after, "after"))]
         print(f"{'method':<22} {'':<18} {'prompts':>7} {'tokens':>8}")
         for name, mask, options in ways(folder):
-            for how, logprobs, sampling in (("greedy", 0, []), ("greedy, logits", 5, []), ("sampled, logits", 5, SAMPLED)):
-                if args.only in name:
+            for how, (logprobs, sampling) in HOW.items():
+                if args.only in name and args.how in ("", how):
                     found = both.map(lambda probe: ask(probe, args, mask, logprobs, options + sampling), probes)
                     same &= compare(name, how, *found)
-        if args.only in "replay":
+        if args.only in "replay" and args.how == "":
             same &= compare("replay", "stated costs", *both.map(lambda s: replay(s, args, stream), (args.before, args.after)))
     print("all the same" if same else "NOT the same")
     sys.exit(not same)
