@@ -162,20 +162,62 @@ static void fill_recurrent(struct block_weights* b, struct recipe* r, int block)
 	b->state_norm = make_constant(s->value_dim);
 }
 
-static void fill_block(struct block_weights* b, struct expert* expert, struct recipe* r, int block) {
+static bool is_sliding(const struct synth_spec* s, int block) {
+	return s->window && (block + 1) % s->full_every != 0 && block != s->layers - 1;
+}
+
+static struct tensor constant_of(int64_t cols, double value) {
+	struct tensor t = make_constant(cols);
+	t.synth.scale = t.synth.scale_second = (float)value;
+	return t;
+}
+
+/* What a block with a window has besides: norms of queries, keys and outputs, and the token's input. The
+ * norms decide how large scores and outputs are, whatever the matrices before them. */
+static void fill_gemma(struct block_weights* b, struct recipe* r, int block) {
 	const struct synth_spec* s = r->spec;
-	const int64_t dim = s->dim, queries = (int64_t)s->heads * s->head_dim;
-	const int64_t keys = (int64_t)s->kv_heads * s->head_dim, ffn = s->ffn;
+	const int head_dim = is_sliding(s, block) ? s->head_dim : s->full_head_dim;
+	const double score = sqrt(SCORE_DEVIATION / sqrt(head_dim));
+	double added[2];
+	for (int kind = 0; kind < 2; kind++)
+		added[kind] = r->sub_layer * (mask_has(r->planted, 2 * block + kind) ? s->epsilon : 1);
+	b->q_norm = constant_of(head_dim, score);
+	if (tensor_present(&b->wk))
+		b->k_norm = constant_of(head_dim, score);
+	b->post_attention_norm = constant_of(s->dim, added[0]);
+	b->post_mlp_norm = constant_of(s->dim, added[1]);
+	b->stream_scale = make_constant(1);
+	if (s->token_input == 0)
+		return;
+	b->input_gate = make_normal(r, s->token_input, s->dim, 1 / sqrt(s->dim));
+	b->input_out = make_normal(r, s->dim, s->token_input, 1 / sqrt(s->token_input));
+	b->input_norm = constant_of(s->dim, r->sub_layer);
+}
+
+/* Heads of a block that sees the whole text may be larger, and the last blocks have no keys of their own. */
+static void fill_attention(struct block_weights* b, struct recipe* r, int block) {
+	const struct synth_spec* s = r->spec;
+	const int head_dim = s->window && !is_sliding(s, block) ? s->full_head_dim : s->head_dim;
+	const int64_t dim = s->dim, queries = (int64_t)s->heads * head_dim;
+	const int64_t keys = (int64_t)s->kv_heads * head_dim;
 	const double unit = 1 / sqrt(s->dim), score = sqrt(SCORE_DEVIATION) * unit;
-	*b = (struct block_weights){.attention_norm = make_constant(dim), .mlp_norm = make_constant(dim)};
-	if (is_recurrent(s, block)) {
-		fill_recurrent(b, r, block);
-	} else {
-		b->wq = make_normal(r, s->attention_every > 1 ? 2 * queries : queries, dim, score);
+	b->wq = make_normal(r, s->attention_every > 1 ? 2 * queries : queries, dim, score);
+	if (block < s->layers - synth_shared_blocks(s)) {
 		b->wk = make_normal(r, keys, dim, score);
 		b->wv = make_normal(r, keys, dim, unit);
-		b->wo = make_closing(r, dim, queries, ATTENTION_SQUARE, 2 * block);
 	}
+	b->wo = make_closing(r, dim, queries, ATTENTION_SQUARE, 2 * block);
+}
+
+static void fill_block(struct block_weights* b, struct expert* expert, struct recipe* r, int block) {
+	const struct synth_spec* s = r->spec;
+	const int64_t dim = s->dim, ffn = s->ffn;
+	const double unit = 1 / sqrt(s->dim);
+	*b = (struct block_weights){.attention_norm = make_constant(dim), .mlp_norm = make_constant(dim)};
+	if (is_recurrent(s, block))
+		fill_recurrent(b, r, block);
+	else
+		fill_attention(b, r, block);
 	if (s->experts > 0) {
 		fill_experts(b, expert, r, block);
 		return;
@@ -183,14 +225,53 @@ static void fill_block(struct block_weights* b, struct expert* expert, struct re
 	b->w_gate = make_normal(r, ffn, dim, unit);
 	b->w_up = make_normal(r, ffn, dim, unit);
 	b->w_down = make_closing(r, dim, ffn, GATED_SQUARE, 2 * block + 1);
+	if (s->window)
+		fill_gemma(b, r, block);
+}
+
+/* Gemma 4's shape, and the parts of the token's input that all blocks share. Of a head that sees the whole
+ * text a quarter rotates, at the frequencies that it has when all of it rotates. False: out of memory. */
+static bool fill_windows(struct weight_table* w, struct opened* owned, struct recipe* r) {
+	enum { ROTATED = 4 };
+	const struct synth_spec* s = r->spec;
+	struct model_shape* m = &w->shape;
+	const int64_t inputs = (int64_t)s->layers * s->token_input;
+	const int pairs = s->full_head_dim / 2, shared = synth_shared_blocks(s);
+	float* factor = kept_new(&owned->kept, (size_t)pairs * sizeof *factor);
+	if (!factor)
+		return false;
+	for (int i = 0; i < pairs; i++)
+		factor[i] = i < pairs / ROTATED ? 1 : 1e30f;
+	m->norm_epsilon = 1e-6f;
+	m->activation = ACTIVATION_GELU_TANH;
+	m->attention_scale = 1;
+	m->logit_softcap = 30;
+	m->value_norm = true;
+	m->sliding_window = s->window;
+	m->full_head_dim = s->full_head_dim;
+	m->sharing_from = shared ? s->layers - shared : 0;
+	m->token_input = s->token_input;
+	m->sliding_rope = m->rope;
+	m->sliding_rope.theta = 1e4f;
+	m->rope.dim = s->full_head_dim;
+	m->rope.short_factor = factor;
+	for (int b = 0; b < s->layers; b++)
+		if (is_sliding(s, b))
+			block_set_put(&m->sliding, b);
+	if (s->token_input == 0)
+		return true;
+	w->input_embedding = make_normal(r, s->vocab, inputs, 1 / sqrt(s->token_input));
+	w->input_projection = make_normal(r, inputs, s->dim, 1 / sqrt(s->dim));
+	w->input_projection_norm = make_constant(s->token_input);
+	return true;
 }
 
 /* Makes the table without data. A half's stream is zero outside its half, so its norm scales the rest by
- * sqrt(tasks). The shared part of the head accounts for that. */
-static void fill_table(struct weight_table* w, const struct opened* owned, const struct synth_spec* s,
+ * sqrt(tasks). The shared part of the head accounts for that. False: out of memory. */
+static bool fill_table(struct weight_table* w, struct opened* owned, const struct synth_spec* s,
                        const struct mask* planted) {
 	enum { FINE = 4096 };
-	const int adding = 2 * s->layers - planted_count(s);
+	const int adding = (s->token_input ? 3 : 2) * s->layers - planted_count(s);
 	struct recipe r = {.spec = s, .planted = planted, .sub_layer = sqrt(LAYER_VARIANCE / adding)};
 	w->shape = (struct model_shape){
 	    .n_blocks = s->layers,
@@ -238,11 +319,12 @@ static void fill_table(struct weight_table* w, const struct opened* owned, const
 	for (int b = 0; b < s->layers; b++)
 		fill_block(&owned->block[b], owned->expert + (size_t)b * (size_t)s->experts, &r, b);
 	w->block = owned->block;
+	return !s->window || fill_windows(w, owned, &r);
 }
 
 /* ---- in memory ---------------------------------------------------------------------------- */
 
-enum { OTHER_TENSORS = 3 };
+enum { OTHER_TENSORS = 6 };
 
 /* Lists every tensor of the table; list (OTHER_TENSORS + (BLOCK_PARTS + 3 · experts) · n_blocks). Returns how
  * many. */
@@ -251,6 +333,11 @@ static int list_tensors(struct tensor** list, struct weight_table* w, const stru
 	list[n++] = &w->embedding;
 	list[n++] = &w->output;
 	list[n++] = &w->output_norm;
+	if (w->shape.token_input) {
+		list[n++] = &w->input_embedding;
+		list[n++] = &w->input_projection;
+		list[n++] = &w->input_projection_norm;
+	}
 	for (int i = 0; i < w->shape.n_blocks; i++) {
 		struct block_weights* b = &owned->block[i];
 		for (int part = 0; part < BLOCK_PARTS; part++)
@@ -343,7 +430,8 @@ static bool fill_model(struct model* model, struct tensor** list, const struct s
 		model->n_planted = s->tasks;
 	for (int half = 0; half < s->tasks; half++)
 		model->planted[half] = synth_planted(s, half);
-	fill_table(&model->weights, owned, s, model->planted);
+	if (!fill_table(&model->weights, owned, s, model->planted))
+		return error_set(error, "synth: out of memory for the rotation of heads");
 	model->dtype = s->dtype;
 	const int n = list_tensors(list, &model->weights, owned);
 	for (int i = 0; i < n; i++) {

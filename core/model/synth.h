@@ -12,8 +12,13 @@ struct synth_spec {
 	/* Every attention_every-th block has (gated) attention and the others a gated delta rule; 0: all have
 	 * attention. */
 	int attention_every, key_heads, value_heads, key_dim, value_dim, taps;
-	int mtp;      /* 1: there is an MTP layer */
-	double theta; /* RoPE's base */
+	/* With a window: blocks as in Gemma 4. Every full_every-th block and the last one see the whole text,
+	 * with heads of full_head_dim. 0: no block has a window. */
+	int window, full_every, full_head_dim;
+	double shared;   /* share of the blocks, the last ones, that read the keys of earlier ones */
+	int token_input; /* elements that each block reads of the token itself */
+	int mtp;         /* 1: there is an MTP layer */
+	double theta;    /* RoPE's base */
 	enum dtype dtype;
 	uint64_t seed;
 	double plant;   /* share of the 2(L-2) inner sub-layers made nearly redundant, 0 = none */
@@ -23,6 +28,10 @@ struct synth_spec {
 
 /* Reads the text behind "synth:". False with the error set; the message names the key. */
 bool synth_spec_parse(struct synth_spec*, const char* text, struct error*);
+
+/* The number of blocks that read the keys of earlier ones: at most so many that a block of each kind comes
+ * before them. */
+int synth_shared_blocks(const struct synth_spec*);
 
 /* The planted sub-layers of a half. The seed draws the blocks, as many attention as MLP (±1). */
 struct mask synth_planted(const struct synth_spec*, int half);

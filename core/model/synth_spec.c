@@ -31,6 +31,9 @@ static const struct {
     {"qwen3.5-35b-a3b", "layers=40,dim=2048,heads=16,kv-heads=2,head-dim=256,ffn=512,vocab=248320,context="
                         "262144,theta=1e7,attention-every=4,key-heads=16,value-heads=32,experts=256,"
                         "experts-used=8,expert-ffn=512"},
+    {"gemma-4-e4b",
+     "layers=42,dim=2560,heads=8,kv-heads=2,head-dim=256,ffn=10240,vocab=262144,context="
+     "131072,theta=1e6,window=512,full-every=6,full-head-dim=512,shared=0.4286,token-input=256"},
 };
 enum { PUBLISHED = sizeof published / sizeof *published, TEXT_SIZE = 1024 };
 
@@ -122,6 +125,10 @@ static bool take_field(struct synth_spec* s, const char* key, const char* value,
 	    {"value-dim", &s->value_dim, 1, 1024},
 	    {"taps", &s->taps, 1, 16},
 	    {"mtp", &s->mtp, 0, 1},
+	    {"window", &s->window, 1, 1 << 20},
+	    {"full-every", &s->full_every, 2, MAX_BLOCKS},
+	    {"full-head-dim", &s->full_head_dim, 2, 1024},
+	    {"token-input", &s->token_input, 1, 4096},
 	};
 	for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
 		if (strcmp(key, counts[i].key) == 0)
@@ -130,6 +137,8 @@ static bool take_field(struct synth_spec* s, const char* key, const char* value,
 		return take_number(&s->plant, key, value, 0, 1, error);
 	if (strcmp(key, "epsilon") == 0)
 		return take_number(&s->epsilon, key, value, 0, 1, error);
+	if (strcmp(key, "shared") == 0)
+		return take_number(&s->shared, key, value, 0, 1, error);
 	if (strcmp(key, "theta") == 0)
 		return take_number(&s->theta, key, value, 1, 1e9, error);
 	if (strcmp(key, "seed") == 0)
@@ -139,7 +148,8 @@ static bool take_field(struct synth_spec* s, const char* key, const char* value,
 	return error_set(error,
 	                 "synth: no key \"%.40s\"; known are layers, dim, heads, kv-heads, head-dim, ffn, vocab, "
 	                 "context, theta, dtype, seed, plant, epsilon, tasks, experts, experts-used, "
-	                 "expert-ffn, attention-every, key-heads, value-heads, key-dim, value-dim, taps, mtp",
+	                 "expert-ffn, attention-every, key-heads, value-heads, key-dim, value-dim, taps, mtp, "
+	                 "window, full-every, full-head-dim, shared, token-input",
 	                 key);
 }
 
@@ -213,6 +223,27 @@ static bool check_recurrent(struct synth_spec* s, struct error* error) {
 	       check_blocks(s, "value-heads x value-dim", s->value_heads * s->value_dim, error);
 }
 
+int synth_shared_blocks(const struct synth_spec* s) {
+	const int wanted = (int)lround(s->shared * s->layers), most = s->layers - s->full_every;
+	return most < 0 ? 0 : least(wanted, most);
+}
+
+static bool check_window(struct synth_spec* s, struct error* error) {
+	if (s->window == 0)
+		return (s->full_every == 0 && s->full_head_dim == 0 && s->shared <= 0 && s->token_input == 0) ||
+		       error_set(error, "synth: full-every=, full-head-dim=, shared= and token-input= need window=");
+	s->full_every = s->full_every ? s->full_every : 6;
+	s->full_head_dim = s->full_head_dim ? s->full_head_dim : s->head_dim;
+	if (s->experts > 0 || s->attention_every > 1 || s->mtp || s->tasks == 2)
+		return error_set(error,
+		                 "synth: window=%d does not go with experts=, attention-every=, mtp= or tasks=2",
+		                 s->window);
+	if (s->full_head_dim % 2 != 0)
+		return error_set(error, "synth: full-head-dim=%d, expected an even number", s->full_head_dim);
+	return check_blocks(s, "heads x full-head-dim", s->heads * s->full_head_dim, error) &&
+	       check_blocks(s, "token-input", s->token_input, error);
+}
+
 static bool check_spec(struct synth_spec* s, struct error* error) {
 	const struct {
 		const char* key;
@@ -239,7 +270,8 @@ static bool check_spec(struct synth_spec* s, struct error* error) {
 		return error_set(error, "synth: layers=%d, expected at least 3 with plant=", s->layers);
 	return check_halves(s, error) && check_blocks(s, "dim", s->dim, error) &&
 	       check_blocks(s, "heads x head-dim", s->heads * s->head_dim, error) &&
-	       check_blocks(s, "ffn", s->ffn, error) && check_experts(s, error) && check_recurrent(s, error);
+	       check_blocks(s, "ffn", s->ffn, error) && check_experts(s, error) && check_recurrent(s, error) &&
+	       check_window(s, error);
 }
 
 static bool take_all(struct synth_spec* s, const char* text, struct error* error) {

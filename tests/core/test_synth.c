@@ -30,6 +30,13 @@ static void test_errors_name_the_key(void** state) {
 	    {"layers=2,dim=32,heads=2,ffn=64,vocab=64,expert-ffn=3", "need experts="},
 	    {"layers=2,dim=32,heads=2,ffn=64,vocab=64,taps=3", "need attention-every="},
 	    {"layers=2,dim=32,heads=2,ffn=64,vocab=64,key-dim=8,value-dim=8", "need attention-every="},
+	    {"layers=2,dim=32,heads=2,ffn=64,vocab=64,shared=0.5", "need window="},
+	    {"layers=2,dim=32,heads=2,ffn=64,vocab=64,window=8,full-every=1", "full-every=1"},
+	    {"layers=2,dim=32,heads=2,ffn=64,vocab=64,window=8,full-head-dim=15", "expected an even number"},
+	    {"gemma-4-e4b,experts=2", "window=512 does not go with"},
+	    {"gemma-4-e4b,mtp=1", "window=512 does not go with"},
+	    {"gemma-4-e4b,token-input=100,dtype=q4_k", "token-input=100"},
+	    {"gemma-4-e4b,full-head-dim=514,dtype=q4_k", "heads x full-head-dim=4112"},
 	    {"", "no shape"},
 	    {"llama-9", "llama-2-7b"},
 	    {"layers=4", "dim= is missing"},
@@ -98,6 +105,38 @@ static void test_experts(void** state) {
 	assert_non_null(b->expert[4].w_down.data);
 	assert_false(tensor_present(&b->w_gate));
 	model_close(m);
+}
+
+/* Gemma 4 E4B's own count of parameters is 7.46e9 for the text, with a head that is the embedding again. */
+static void test_windows(void** state) {
+	(void)state;
+	struct error error;
+	const struct model_options no_weights = {.vocabulary_only = true};
+	struct model* m = model_open("synth:gemma-4-e4b", &no_weights, &error);
+	assert_non_null(m);
+	const struct model_shape* s = &m->weights.shape;
+	assert_true(fabs(m->parameters - 262144.0 * 2560 - 7.46e9) < 1e7);
+	for (int b = 0; b < 42; b++) {
+		const struct block_weights* w = &m->weights.block[b];
+		assert_int_equal(block_set_has(&s->sliding, b), b % 6 != 5);
+		assert_int_equal(w->wq.rows, b % 6 == 5 ? 4096 : 2048);
+		assert_int_equal(w->wk.rows, b >= 24 ? 0 : b % 6 == 5 ? 1024 : 512);
+		assert_int_equal(block_keys_of(s, b), b < 24 ? b : b % 6 == 5 ? 23 : 22);
+	}
+	assert_int_equal(m->weights.input_embedding.cols, 42 * 256);
+	model_close(m);
+	for (int layers = 1; layers < 42; layers++) {
+		char spec[64];
+		snprintf(spec, sizeof spec, "synth:gemma-4-e4b,layers=%d", layers);
+		m = model_open(spec, &no_weights, &error);
+		assert_non_null(m);
+		s = &m->weights.shape;
+		assert_false(block_set_has(&s->sliding, layers - 1));
+		for (int b = 0; b < layers; b++)
+			assert_true(block_keys_of(s, b) >= 0);
+		assert_int_equal(s->sharing_from > 0, layers > 6);
+		model_close(m);
+	}
 }
 
 /* ---- what is planted ---------------------------------------------------------------------- */
@@ -254,6 +293,7 @@ int main(void) {
 	    cmocka_unit_test(test_errors_name_the_key),
 	    cmocka_unit_test(test_published_shape),
 	    cmocka_unit_test(test_experts),
+	    cmocka_unit_test(test_windows),
 	    cmocka_unit_test(test_planted_sets),
 	    cmocka_unit_test(test_memory_is_the_generator),
 	    cmocka_unit_test(test_encoders),

@@ -94,5 +94,19 @@ class Lossless(EndToEnd):
             self.assertEqual(stored, other, dtype)
             self.assertGreater(sum(map(len, stored)), 50)
 
+    def test_made_up_gemma(self):
+        """Blocks with a window that is shorter than the text, shared keys and token inputs: 12 blocks, of which 5 share."""
+        model = ["-m", "synth:gemma-4-e4b,layers=12,dim=256,ffn=512,vocab=512,window=16,dtype=q4_k", "-i", self.path("few")]
+        write_lines(self.path("few"), [{"prompt": "a%d" % i * 20, "max_tokens": 32} for i in range(3)])
+        for sampling in [], SAMPLED:
+            plain = [line["tokens"] for line in self.stream(*model, "--method", "vanilla", *sampling)]
+            self.assertGreater(sum(map(len, plain)), 90)
+            for options in ([], ["--draft", "always", "--threshold", "0", "--max-tree", "64", "--tree-top-k", "6,6,6,6"],
+                            ["--draft", "always", "--draft-bits", "4", "--threshold", "0"], ["--method", "swift"]):
+                lines = self.stream(*model, *options, *sampling)
+                self.assertEqual([line["tokens"] for line in lines], plain, options)
+                if "always" in options:
+                    self.assertGreater(sum(line["accepted"] for line in lines), 0)
+
 
 main()

@@ -28,11 +28,14 @@ static size_t expert_bytes(const struct expert* e) {
 	return tensor_bytes(&e->w_gate) + tensor_bytes(&e->w_up) + tensor_bytes(&e->w_down);
 }
 
-/* Bytes of weights that a one-row pass reads: all but the embedding, of which it reads one row, and the
+/* Bytes of weights that a one-row pass reads: all but the embeddings, of which it reads one row each, and the
  * experts that the row does not choose. */
 static double weight_bytes(const struct weight_table* w) {
 	size_t sum = tensor_bytes(&w->output) + tensor_bytes(&w->output_bias) + tensor_bytes(&w->output_norm) +
 	             tensor_bytes(&w->output_norm_bias) + dtype_row_bytes(w->embedding.type, w->embedding.cols);
+	if (w->shape.token_input)
+		sum += dtype_row_bytes(w->input_embedding.type, w->input_embedding.cols) +
+		       tensor_bytes(&w->input_projection) + tensor_bytes(&w->input_projection_norm);
 	for (const struct block_weights* b = w->block; b < w->block + w->shape.n_blocks; b++) {
 		for (int i = 0; i < BLOCK_PARTS; i++)
 			sum += tensor_bytes(block_tensor(b, i));
@@ -229,7 +232,7 @@ int bench_decode_main(int argc, char** argv) {
 	    .about =
 	        "Measures plain decoding, one row a pass, in turns with the memory's bandwidth (reads on a CPU,\n"
 	        "a copy on a GPU). Prints medians of five. --context is the number of tokens in the KV cache\n"
-	        "(128). A token reads every weight except the embedding, and the KV cache.",
+	        "(128). A token reads every weight except the embeddings, and the KV cache.",
 	    .examples = "  swiftlet bench decode -m synth:tinyllama-1.1b,dtype=f16 --rows\n"
 	                "  swiftlet bench decode model.gguf --context 4096 --json",
 	    OPTIONS(option),
