@@ -71,6 +71,9 @@ bool bench_measure_rows(const struct runtime*, int committed, int repeats, cJSON
 /* ---- printing ----------------------------------------------------------------------------- */
 
 double bench_median(double* value, int n); /* sorts; NaN of none */
+/* Reads numbers with commas between them; how many, 0 for a text that is something else or has more than
+ * `most`. */
+int bench_read_numbers(const char* text, double* number, int most);
 /* Compares two doubles for qsort. */
 int bench_ascending(const void*, const void*);
 /* Numbers that are not finite become null in JSON. */

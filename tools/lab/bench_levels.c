@@ -65,20 +65,6 @@ static void add_way(struct levels_bench* b, const double* kept, int n_kept) {
 	way->read = share_read(b, &way->levels);
 }
 
-/* Shares with commas between them; how many, 0 for a text that is something else or has more than `most`. */
-static int read_shares(const char* text, double* share, int most) {
-	for (int n = 0; n < most; n++, text++) {
-		char* end;
-		share[n] = strtod(text, &end);
-		if (end == text || (*end && *end != ','))
-			return 0;
-		if (!*end)
-			return n + 1;
-		text = end;
-	}
-	return 0;
-}
-
 /* Multiples of the levels that drafts begin with, and those of the command line. */
 static bool choose_levels(struct levels_bench* b, struct error* error) {
 	static const double first[COLUMN_KINDS] = {0.5, 0.5, 0.5, 0.25}, times[] = {4, 1.4, 1.2, 1, 0.8, 0.6};
@@ -90,7 +76,7 @@ static bool choose_levels(struct levels_bench* b, struct error* error) {
 	}
 	if (!b->kept)
 		return true;
-	const int n = read_shares(b->kept, kept, LEVEL_DEPTHS * COLUMN_KINDS);
+	const int n = bench_read_numbers(b->kept, kept, LEVEL_DEPTHS * COLUMN_KINDS);
 	if (n != COLUMN_KINDS && n != LEVEL_DEPTHS * COLUMN_KINDS)
 		return error_set(error,
 		                 "--kept is \"%s\"; four shares are expected, as in 0.5,0.5,0.5,0.25, or four for "

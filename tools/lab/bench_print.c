@@ -1,4 +1,4 @@
-/* Output of the benchmarks: a bar while they run, and JSON or tables of it. */
+/* What the benchmarks read and print: numbers, medians, JSON. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -14,6 +14,19 @@ double bench_median(double* value, int n) {
 		return NAN;
 	qsort(value, (size_t)n, sizeof *value, bench_ascending);
 	return n % 2 ? value[n / 2] : (value[n / 2 - 1] + value[n / 2]) / 2;
+}
+
+int bench_read_numbers(const char* text, double* number, int most) {
+	for (int n = 0; n < most; n++, text++) {
+		char* end;
+		number[n] = strtod(text, &end);
+		if (end == text || (*end && *end != ','))
+			return 0;
+		if (!*end)
+			return n + 1;
+		text = end;
+	}
+	return 0;
 }
 
 /* ---- JSON ----------------------------------------------------------------------------------- */

@@ -299,19 +299,13 @@ static bool run_share(struct searching* s, double share, struct error* error) {
 /* ---- the command ---------------------------------------------------------------------------- */
 
 static bool read_shares(struct searching* s, const char* text) {
-	for (s->shares = 0; s->shares < MOST_SHARES; text++) {
-		char* end;
-		s->share[s->shares] = strtod(text, &end) / 100;
-		if (end == text || !(s->share[s->shares] >= LEVEL_LEAST && s->share[s->shares] <= 1))
-			return false;
-		s->shares++;
-		text = end;
-		if (*text == 0)
-			return true;
-		if (*text != ',')
-			return false;
+	s->shares = bench_read_numbers(text, s->share, MOST_SHARES);
+	bool good = s->shares > 0;
+	for (int i = 0; i < s->shares; i++) {
+		s->share[i] /= 100;
+		good = good && s->share[i] >= LEVEL_LEAST && s->share[i] <= 1;
 	}
-	return false;
+	return good;
 }
 
 /* Has the measured weights made before the first token. */
