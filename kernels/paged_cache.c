@@ -14,12 +14,17 @@ int paged_most(int capacity) { return pages_for(capacity + MAX_ROWS) + 1; }
 /* ---- opening ------------------------------------------------------------------------------ */
 
 static bool want_pages(struct paged_cache* c, struct page_pool* pool, struct error* error) {
+	const size_t most = (size_t)c->most_pages * pool->page_bytes >> 20;
 	if (!pages_want(pool, c->most_pages))
-		return error_set(error,
-		                 "a cache of %d tokens may take %zu MiB, but all caches together have %zu MiB: lower "
-		                 "--context or raise --cache-memory",
-		                 c->head.capacity, (size_t)c->most_pages * pool->page_bytes >> 20,
-		                 (size_t)pool->made * pool->page_bytes >> 20);
+		return pool->bounded
+		           ? error_set(error,
+		                       "a cache of %d tokens may take %zu MiB, but all caches together have %zu MiB: "
+		                       "lower --context or raise --cache-memory",
+		                       c->head.capacity, most, (size_t)pool->made * pool->page_bytes >> 20)
+		           : error_set(error,
+		                       "a cache of %d tokens takes %zu MiB, more than this machine gives: lower "
+		                       "--context",
+		                       c->head.capacity, most);
 	c->pool = pool;
 	return true;
 }

@@ -121,7 +121,7 @@ cJSON* api_parse(const char* body, size_t size, struct api_error* e) {
 	if (size == 0)
 		api_refuse(e, NULL, NULL, "The request has no body; a JSON object is expected.");
 	else if (!json_check(body, size, &why))
-		api_refuse(e, NULL, "invalid_json", "The body is not valid JSON: %.300s", why.message);
+		api_refuse(e, NULL, "invalid_json", "The body is %.300s", why.message);
 	else if (count_values(body, size) > API_MAX_VALUES)
 		api_refuse(e, NULL, NULL, "The body holds more than %d values.", API_MAX_VALUES);
 	else if (!(json = json_parse(body, size, "the body", &why)))

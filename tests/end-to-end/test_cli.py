@@ -103,12 +103,25 @@ class Usage(EndToEnd):
                                 (["download", "x"], "pull?"), (["--hlep"], "--help?"), (["masks", "lst"], "list?"),
                                 (["pull", "smollm2"], "smollm2-135m?"), (["run", "builtin", "a", "--temprature", "1"], "--temperature?"),
                                 (["serve", "--ctxsize", "1"], "--ctx-size?"), (["run", "builtin", "a", "-temp", "1"], "--temp?"),
-                                (["chat", "-help"], "--help?")]:
+                                (["chat", "-help"], "--help?"), (["bench", "deocde"], "decode?")]:
             self.assertIn("did you mean %s" % near, self.status(2, run(*arguments)))
         self.assertIn("expected an address without a port", self.status(1, run("serve", "--host", "127.0.0.1:80")))
         self.assertIn("no option -ngl", self.status(2, run("run", "builtin", "a", "-ngl", "99")))
         for far in (["run", "-p", "a", "--foo", "1"], ["xyz"], ["run", "-p", "a", "--q", "1"]):
             self.assertNotIn("did you mean", self.status(2, run(*far)))
+
+    def test_a_run_without_words_says_what_is_missing(self):
+        self.assertIn('swiftlet run MODEL "PROMPT"', self.status(2, run("run")))
+        self.assertIn('swiftlet run builtin "PROMPT"', self.status(2, run("run", "builtin")))
+
+    def test_a_context_that_is_not_the_models(self):
+        for context in ("1024", "4096"):
+            done = run("run", "builtin", "a", "-n", "1", "-v", "--no-store", "--context", context)
+            self.assertIn("cache of %s tokens (the model's limit is 2048)" % context, done.stderr.decode())
+        if not SANITIZED:  # which reserve far more memory than this
+            limited = subprocess.run(["bash", "-c", 'ulimit -v 4000000; exec "$0" run builtin a -n 1 --no-store --context 1000000', SWIFTLET],
+                                     stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+            self.assertIn("use a smaller --context", self.status(1, limited))
 
     def test_numbers_in_messages_are_whole(self):
         self.assertIn("from 2 to 16777216", self.status(2, run("run", "-p", "a", "--context", "1")))

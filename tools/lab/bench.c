@@ -53,6 +53,16 @@ static int print_help(void) {
 	return STATUS_DONE;
 }
 
+static int refuse_part(const char* name) {
+	const char* known[PARTS];
+	for (int i = 0; i < PARTS; i++)
+		known[i] = part[i].name;
+	const char* near = nearest_name(name, known, PARTS);
+	if (near)
+		return complain(STATUS_USAGE, "bench: no part \"%s\"; did you mean %s?", name, near);
+	return complain(STATUS_USAGE, "bench: no part \"%s\" (swiftlet bench --help lists them)", name);
+}
+
 int main(int argc, char** argv) {
 	const int joined = ranks_join();
 	if (joined != OPTIONS_GO_ON)
@@ -64,5 +74,5 @@ int main(int argc, char** argv) {
 	for (int i = 0; i < PARTS; i++)
 		if (strcmp(argv[1], part[i].name) == 0)
 			return part[i].run(argc - 1, argv + 1);
-	return complain(STATUS_USAGE, "bench: no part \"%s\" (swiftlet bench --help lists them)", argv[1]);
+	return refuse_part(argv[1]);
 }

@@ -21,7 +21,7 @@ struct run_command {
 	const char* task;
 	const char* trace_file;
 	int max_tokens;
-	bool chat, raw, json, no_special, verbose;
+	bool chat, raw, json, no_special, verbose, model_given;
 	struct text_list stop;
 	struct runtime runtime;
 	FILE* trace;    /* NULL: none is wanted */
@@ -178,6 +178,7 @@ static bool read_words(struct run_command* run, const struct command_line* line)
 		complain(STATUS_USAGE, "run: there is no model \"%s\": swiftlet run MODEL \"PROMPT\"", line->word[0]);
 		return false;
 	}
+	run->model_given = run->runtime.wish.model || line->n_words > 0;
 	if (!run->runtime.wish.model)
 		run->runtime.wish.model = line->n_words > 0 ? line->word[0] : "builtin";
 	if (line->n_words > first + 1) {
@@ -223,7 +224,7 @@ static char* read_prompt(const struct run_command* run, size_t* size, int* statu
 	} else if (*size == 0 && !run->prompt && !run->prompt_file) {
 		free(text);
 		*status = complain(STATUS_USAGE, "run: no prompt: swiftlet run %s \"PROMPT\" (or -f FILE)",
-		                   run->runtime.wish.model);
+		                   run->model_given ? run->runtime.wish.model : "MODEL");
 		return NULL;
 	}
 	return text;

@@ -173,7 +173,7 @@ void runtime_print(FILE* out, const struct runtime* r) {
 	const double bytes = cache_bytes(r, &context);
 	const int own = r->model->weights.shape.context;
 	char beside[64] = "";
-	if (context < own)
+	if (context != own)
 		snprintf(beside, sizeof beside, " (the model's limit is %d)", own);
 	fprintf(out, "%s on %s, cache of %d tokens%s: %.1f MiB\n", r->name, swiftlet_engine_name(r->engine),
 	        context, beside, bytes / 1048576);
