@@ -22,8 +22,8 @@ static bool want_pages(struct paged_cache* c, struct page_pool* pool, struct err
 		                       "lower --context or raise --cache-memory",
 		                       c->head.capacity, most, (size_t)pool->made * pool->page_bytes >> 20)
 		           : error_set(error,
-		                       "a cache of %d tokens takes %zu MiB, more than this machine gives: lower "
-		                       "--context",
+		                       "a cache of %d tokens takes %zu MiB, more than this machine gives; use a "
+		                       "smaller --context",
 		                       c->head.capacity, most);
 	c->pool = pool;
 	return true;
