@@ -232,8 +232,10 @@ static bool take_tensor(struct cursor* c, struct tensor_table* table) {
 	if (!count_bytes(&t, name, c->error))
 		return false;
 	if (offset > (uint64_t)(c->end - c->start))
-		return fail(c, "tensor %s begins at byte %llu of the data, past the end of the file", name,
-		            (unsigned long long)offset);
+		return fail(
+		    c,
+		    "tensor %s begins at byte %llu of the data, past the end of the file: it is cut short or broken",
+		    name, (unsigned long long)offset);
 	t.data = c->start + offset;
 	return tensor_table_add(table, &t, name, size) || fail(c, "out of memory");
 }
@@ -282,10 +284,13 @@ static bool take_head(struct cursor* c, uint64_t* n_tensors, uint64_t* n_values)
 		return false;
 	/* A value takes at least 13 bytes, a tensor at least 32. */
 	if (*n_values > bytes_left(c) / 13)
-		return fail(c, "the header counts %llu metadata values, more than the file can hold",
-		            (unsigned long long)*n_values);
+		return fail(
+		    c,
+		    "the header counts %llu metadata values, more than the file can hold: it is cut short or broken",
+		    (unsigned long long)*n_values);
 	if (*n_tensors > bytes_left(c) / 32)
-		return fail(c, "the header counts %llu tensors, more than the file can hold",
+		return fail(c,
+		            "the header counts %llu tensors, more than the file can hold: it is cut short or broken",
 		            (unsigned long long)*n_tensors);
 	return true;
 }

@@ -62,16 +62,21 @@ static struct MHD_Daemon* open_daemon(struct server* s, int thread) {
 	    MHD_OPTION_UNESCAPE_CALLBACK, server_unescape, s, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
 }
 
-static bool open_port(struct server* s, struct error* e) {
+/* The addresses of --host and --port, for freeaddrinfo. */
+static bool find_host(const struct server_options* o, struct addrinfo** found, struct error* e) {
 	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
-	const char* host = strcmp(s->option.host, "localhost") == 0 ? "127.0.0.1" : s->option.host;
+	const char* host = strcmp(o->host, "localhost") == 0 ? "127.0.0.1" : o->host;
+	char port[16];
+	snprintf(port, sizeof port, "%d", o->port);
+	const int code = getaddrinfo(host, port, &hints, found);
+	return code == 0 || error_set(e, "--host %s: %s", o->host, gai_strerror(code));
+}
+
+static bool open_port(struct server* s, struct error* e) {
 	struct addrinfo* found = NULL;
-	char wanted[16];
 	int port = 0;
-	snprintf(wanted, sizeof wanted, "%d", s->option.port);
-	const int code = getaddrinfo(host, wanted, &hints, &found);
-	if (code != 0)
-		return error_set(e, "--host %s: %s", s->option.host, gai_strerror(code));
+	if (!find_host(&s->option, &found, e))
+		return false;
 	errno = 0;
 	const int fd = listen_at(found, &port);
 	bool good = fd >= 0;
@@ -114,11 +119,16 @@ static bool open_memories(struct server* s, struct error* e) {
 	return true;
 }
 
-/* IPv6 addresses have several colons. */
-static bool check_host(const char* host, struct error* e) {
-	const char* const colon = strchr(host, ':');
-	return !colon || strchr(colon + 1, ':') ||
-	       error_set(e, "--host %s: expected an address without a port; --port sets the port", host);
+/* IPv6 addresses have several colons. A mistyped name is reported before a key is asked for. */
+static bool check_host(const struct server_options* o, struct error* e) {
+	const char* const colon = strchr(o->host, ':');
+	struct addrinfo* found = NULL;
+	if (colon && !strchr(colon + 1, ':'))
+		return error_set(e, "--host %s: expected an address without a port; --port sets the port", o->host);
+	if (!find_host(o, &found, e))
+		return false;
+	freeaddrinfo(found);
+	return true;
 }
 
 static bool check_variables(const char* variables, struct error* e) {
@@ -128,8 +138,8 @@ static bool check_variables(const char* variables, struct error* e) {
 }
 
 static bool open_parts(struct server* s, struct error* e) {
-	if (!check_host(s->option.host, e) || !check_variables(s->option.variables, e) ||
-	    !server_read_keys(s, e) || !open_memories(s, e) || (s->option.prompt_cache && !open_prompts(s, e)))
+	if (!check_host(&s->option, e) || !check_variables(s->option.variables, e) || !server_read_keys(s, e) ||
+	    !open_memories(s, e) || (s->option.prompt_cache && !open_prompts(s, e)))
 		return false;
 	s->optimizer = optimizer_service_open(s->n_tenants);
 	s->gate = gate_open(s);

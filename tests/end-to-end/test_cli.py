@@ -106,6 +106,7 @@ class Usage(EndToEnd):
                                 (["chat", "-help"], "--help?"), (["bench", "deocde"], "decode?")]:
             self.assertIn("did you mean %s" % near, self.status(2, run(*arguments)))
         self.assertIn("expected an address without a port", self.status(1, run("serve", "--host", "127.0.0.1:80")))
+        self.assertRegex(self.status(1, run("serve", "--host", "a..b", "--port", "0")), "^swiftlet: --host a..b: [A-Z]")
         self.assertIn("no option -ngl", self.status(2, run("run", "builtin", "a", "-ngl", "99")))
         for far in (["run", "-p", "a", "--foo", "1"], ["xyz"], ["run", "-p", "a", "--q", "1"]):
             self.assertNotIn("did you mean", self.status(2, run(*far)))
