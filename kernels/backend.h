@@ -764,8 +764,8 @@ struct backend {
 	 * was skipped or ran low). */
 	bool (*rewind)(struct cache*, int sub_layer);
 	/* Forgets committed tokens from `committed` on, and all pending rows. A model with recurrent blocks has
-	 * the states of few positions: the last, the last whole chunk of a prompt, and 0. It forgets down to the
-	 * nearest of those. */
+	 * the states of few positions: the last, some ends of pages of the prompt (on a GPU the end of its last
+	 * whole chunk), and 0. It forgets down to the nearest of those. */
 	void (*truncate)(struct cache*, int committed);
 	/* Optional, all three or none (NULL: each cache has memory of its own, whatever the others hold). */
 	/* Makes the cache hold a prefix of these tokens and nothing else, as far as it does already, or
@@ -774,6 +774,10 @@ struct backend {
 	 * rotation depends on the prompt's length. If prefill_is_exact is false, only rows of prefill chunks of
 	 * PREFILL_CHUNK rows are kept and found, in such chunks counted from 0. Nothing may be pending. */
 	int (*adopt)(struct cache*, const int32_t* token, int n);
+	/* Optional (NULL: nowhere): the next position behind the committed tokens at which a pass over the prompt
+	 * should end, since the state of the recurrent blocks is kept there; INT32_MAX: none. adopt finds other
+	 * caches' rows down to such a position. */
+	int (*next_kept)(const struct cache*);
 	/* Makes sure that so many more pending rows have memory. False when all is in use: a pass with them would
 	 * fail; memory comes back as other caches are truncated. */
 	bool (*reserve)(struct cache*, int rows);

@@ -105,13 +105,13 @@ int paged_room(const struct cache* cache) {
 	return pages < INT32_MAX / PAGE_SLOTS ? pages * PAGE_SLOTS : INT32_MAX;
 }
 
-/* Keys are not shared if the model's rotation depends on the prompt's length, or if it has recurrent
- * states. */
+/* Keys are not shared if the model's rotation depends on the prompt's length, or if it has recurrent blocks
+ * of which the backend keeps no states. */
 static bool is_sharable(const struct paged_cache* c) {
 	const struct model_shape* s = &c->head.backend->weights->shape;
 	const enum rope_scaling every = s->rope.scaling, sliding = s->sliding_rope.scaling;
-	return attention_blocks(s) == s->n_blocks && every != ROPE_DYNAMIC && every != ROPE_LONGROPE &&
-	       sliding != ROPE_DYNAMIC && sliding != ROPE_LONGROPE;
+	return (attention_blocks(s) == s->n_blocks || c->head.backend->next_kept) && every != ROPE_DYNAMIC &&
+	       every != ROPE_LONGROPE && sliding != ROPE_DYNAMIC && sliding != ROPE_LONGROPE;
 }
 
 /* The name before the first page of a text, which no page has. Each tenant has another. */
@@ -125,6 +125,8 @@ static void name_pages(struct paged_cache* c) {
 		const int32_t* token = c->token + c->named * PAGE_SLOTS;
 		const int64_t after = name_before(c, c->named);
 		struct page* same = pages_find(c->pool, after, token);
+		if (c->named > 0)
+			c->page[c->named - 1]->followed = true;
 		if (!same) {
 			pages_name(c->pool, c->page[c->named], after, token);
 			continue;
@@ -160,6 +162,27 @@ int paged_adopt(struct cache* cache, const int32_t* token, int n) {
 	if (cache->committed % whole != 0)
 		paged_truncate(cache, cache->committed / whole * whole);
 	return cache->committed;
+}
+
+struct known_text paged_know(const struct paged_cache* c, const int32_t* token, int n) {
+	struct known_text known = {.kept = 0};
+	const struct page* last = NULL;
+	for (int end = PAGE_SLOTS; end <= n && end <= c->head.capacity; end += PAGE_SLOTS) {
+		const struct page* page =
+		    pages_find(c->pool, last ? last->name : -(int64_t)c->head.tenant, token + end - PAGE_SLOTS);
+		if (!page) {
+			known.branch = last && last->followed ? end - PAGE_SLOTS : 0;
+			break;
+		}
+		known.kept = page->state ? end : known.kept;
+		last = page;
+	}
+	return known;
+}
+
+struct page* paged_last_named(const struct paged_cache* c) {
+	const int n = c->head.committed / PAGE_SLOTS;
+	return n > 0 && c->head.committed % PAGE_SLOTS == 0 && c->named >= n ? c->page[n - 1] : NULL;
 }
 
 size_t paged_page_bytes(const struct cache* cache) {

@@ -80,6 +80,14 @@ void paged_discard(struct cache*);
 bool paged_rewind(struct cache*, int sub_layer);
 void paged_truncate(struct cache*, int committed);
 int paged_adopt(struct cache*, const int32_t* token, int n);
+/* What the caches of a model with recurrent blocks know of a text. */
+struct known_text {
+	int kept;   /* tokens behind which a state is kept, the most there are; 0: none */
+	int branch; /* tokens after which all texts that are known go on otherwise; 0: nowhere */
+};
+struct known_text paged_know(const struct paged_cache*, const int32_t* token, int n);
+/* The page that ends with the last committed token, if it has a name; else NULL. */
+struct page* paged_last_named(const struct paged_cache*);
 bool paged_reserve(struct cache*, int rows);
 int paged_room(const struct cache*);
 /* For pools in one memory that the host reads and writes. */

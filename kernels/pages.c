@@ -1,6 +1,8 @@
 /* Free lists, names and their table. */
 #include "kernels/pages.h"
 
+#include "kernels/kept_states.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,6 +76,10 @@ static void forget_name(struct page_pool* pool, struct page* page) {
 		at = &(*at)->next;
 	*at = page->next;
 	page->name = 0;
+	page->followed = false;
+	if (page->state)
+		page->state->page = NULL;
+	page->state = NULL;
 }
 
 /* Twice as many places as pages at least; those that have names are put in anew. */

@@ -19,6 +19,8 @@ extern "C" {
 
 enum { PAGE_SLOTS = 32, MAX_PAGE_MEMORIES = 16 };
 
+struct kept_state;
+
 /* One of the memories of pages, and the bytes of a page there: (n_blocks, 2, kv_heads, PAGE_SLOTS, head_dim),
  * keys before values. */
 struct page_memory {
@@ -38,6 +40,8 @@ struct page {
 	int64_t name;  /* > 0: unique among all names ever given; 0: none */
 	int64_t after; /* the name of the page before it; for the first page of a text 0 or less: its tenant */
 	int32_t token[PAGE_SLOTS];
+	bool followed;              /* another page has got a name after it */
+	struct kept_state* state;   /* behind its last token (kept_states.h); NULL: none is kept */
 	struct page* next;          /* of the free ones, or of those with the same place in the table */
 	struct page *older, *newer; /* of the named ones without users */
 };

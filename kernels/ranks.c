@@ -25,7 +25,7 @@ struct leading {
 };
 
 struct remote_segment {
-	int32_t cache, base, n, prompt_length;
+	int32_t cache, base, n, prompt_length, tenant;
 };
 
 /* One call as it is sent: always the whole struct. */
@@ -134,8 +134,8 @@ static bool lead_run(struct backend* backend, const struct pass* pass, struct er
 		call.skip = *pass->skip;
 	for (int i = 0; i < pass->n_segments; i++) {
 		const struct segment* s = &pass->segment[i];
-		call.segment[i] =
-		    (struct remote_segment){number_of(l, s->cache), s->base, s->n, s->cache->prompt_length};
+		call.segment[i] = (struct remote_segment){number_of(l, s->cache), s->base, s->n,
+		                                          s->cache->prompt_length, s->cache->tenant};
 	}
 	copy_rows(call.token, pass->token, pass->n);
 	copy_rows(call.parent, pass->parent, pass->n);
@@ -203,6 +203,7 @@ static void follow_run(struct following* f) {
 	for (int i = 0; i < pass.n_segments; i++) {
 		struct cache* cache = f->cache[t->segment[i].cache];
 		cache->prompt_length = t->segment[i].prompt_length;
+		cache->tenant = t->segment[i].tenant; /* pages have the same names on every rank, and so states */
 		f->segment[i] = (struct segment){.cache = cache, .base = t->segment[i].base, .n = t->segment[i].n};
 	}
 	for (int i = 0; i < pass.n; i++)

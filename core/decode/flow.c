@@ -40,6 +40,12 @@ static int limit_prefill(const struct session* s) {
 	return s->prefill_rows > 0 && s->prefill_rows < LOGPROB_ROWS ? s->prefill_rows : LOGPROB_ROWS;
 }
 
+/* Rows up to where the cache keeps a state of recurrent blocks. */
+static int rows_to_kept(const struct session* s) {
+	const struct cache* cache = s->cache;
+	return cache->backend->next_kept ? cache->backend->next_kept(cache) - cache->committed : INT32_MAX;
+}
+
 /* The buffer for a row's logits. */
 static float* logits_row(const struct session* s, int row) {
 	return s->log_probs.logits + (size_t)row * (size_t)s->engine->model->weights.shape.vocab;
@@ -74,8 +80,9 @@ static void tap_prompt(const struct session* s, struct pass* pass) {
 static void fill_prefill(struct session* s, struct session_work* work) {
 	adopt_pages(s);
 	const int from = s->cache->committed, left = session_prefill_left(s);
-	const int limit = limit_prefill(s), most = limit > 0 ? limit : PREFILL_CHUNK;
-	const bool chunk = limit == 0 && s->n_prompt - from >= PREFILL_CHUNK && from % PREFILL_CHUNK == 0;
+	const int limit = limit_prefill(s), most = least(limit > 0 ? limit : PREFILL_CHUNK, rows_to_kept(s));
+	const bool chunk = limit == 0 && most == PREFILL_CHUNK && s->n_prompt - from >= PREFILL_CHUNK &&
+	                   from % PREFILL_CHUNK == 0;
 	const int n = left < most ? left : most;
 	const bool last = n == left && s->again == 0;
 	set_prefill_wants(s, n, last);

@@ -181,7 +181,13 @@ bool session_length_matters(const struct session* s, int n_prompt) {
 	return false;
 }
 
-int session_common_prefix(const struct session* s, const int32_t* prompt, int n) {
+static bool is_recurrent(const struct session* s) {
+	const struct model_shape* shape = &s->engine->model->weights.shape;
+	return attention_blocks(shape) < shape->n_blocks;
+}
+
+/* The first tokens that the cache and the prompt have in common, but for the prompt's last one. */
+static int count_common(const struct session* s, const int32_t* prompt, int n) {
 	/* If prefill computes other bits than exact rows, only whole chunks may stay. */
 	const int held = s->engine->backend->prefill_is_exact ? s->cache->committed : s->chunk_tokens;
 	int common = 0;
@@ -189,6 +195,13 @@ int session_common_prefix(const struct session* s, const int32_t* prompt, int n)
 		return 0;
 	while (common < held && common < n - 1 && s->text[common] == prompt[common])
 		common++;
+	return common;
+}
+
+int session_common_prefix(const struct session* s, const int32_t* prompt, int n) {
+	const int common = count_common(s, prompt, n);
+	if (s->cache->backend->next_kept) /* any session finds the states that are kept */
+		return common == s->cache->committed ? common : 0;
 	return common / PREFILL_CHUNK * PREFILL_CHUNK;
 }
 
@@ -212,11 +225,15 @@ static int keep_prefix(struct session* s, const int32_t* text, int n) {
 	}
 	if (backend->adopt && !session_reads_prompt(s) && !session_length_matters(s, n))
 		return backend->adopt(s->cache, text, n - 1);
-	int kept = session_common_prefix(s, text, n);
+	int kept = count_common(s, text, n);
+	if (!is_recurrent(s))
+		kept = kept / PREFILL_CHUNK * PREFILL_CHUNK;
+	backend->truncate(s->cache, kept);
+	kept = s->cache->committed; /* recurrent blocks have no state behind every token */
 	if (s->driver)
 		kept = s->driver->calls->keeps(s->driver, kept);
 	backend->truncate(s->cache, kept);
-	if (s->cache->committed < kept) /* recurrent blocks have no state there */
+	if (s->cache->committed < kept)
 		backend->truncate(s->cache, 0);
 	return s->cache->committed;
 }

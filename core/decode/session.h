@@ -113,7 +113,8 @@ struct mask session_quantized(const struct session*, bool* head);
 /* Names the tenant of the following requests. Nothing kept of another tenant's text serves drafts, nor,
  * unless prefixes are shared, is it found in caches. Call between requests. */
 void session_set_tenant(struct session*, int tenant, bool shares_prefixes);
-/* Tokens of this prompt that a request would find in the cache (whole chunks). */
+/* Tokens of this prompt that a request would find in the session's cache alone: whole chunks; with recurrent
+ * blocks whose states any session may find, all that it holds, if the prompt goes on from there. */
 int session_common_prefix(const struct session*, const int32_t* prompt, int n);
 /* Mean hidden state (dim) in the middle of the model over the prompt's computed rows, once the prefill is
  * done; NULL before, or if it was not requested. */

@@ -21,6 +21,7 @@ static void cpu_close(struct backend* backend) {
 	free(b->interleaved);
 	rope_close(&b->every.rope);
 	rope_close(&b->sliding.rope);
+	kept_states_close(&b->kept);
 	recurrent_close(b);
 	free(b->block);
 	free(b->vectors);
@@ -695,9 +696,11 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 		screened_open(b);
 	if (options->interleaves)
 		interleave_weights(b);
-	if (b->recurrent.blocks > 0) { /* pages hold no states, so other caches could not use them */
-		b->head.adopt = cpu_adopt_own;
-		b->head.page_bytes = NULL;
+	if (b->recurrent.blocks > 0) {
+		b->kept.floats = recurrent_bytes(&weights->shape) / sizeof(float);
+		b->head.adopt = cpu_adopt_states;
+		b->head.next_kept = recurrent_next_kept;
+		b->head.page_bytes = NULL; /* pages hold no states */
 		b->head.page_save = NULL;
 		b->head.page_restore = NULL;
 	}

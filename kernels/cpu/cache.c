@@ -1,6 +1,7 @@
 /* Keys and values of sequences in the host's memory, in pages (kernels/paged_cache.h). */
 #include "kernels/cpu/cpu.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -117,7 +118,8 @@ struct cache* cpu_cache_open(struct backend* backend, int capacity, enum dtype t
 	else if (open_pool(pool, b, page_bytes, error) &&
 	         paged_open(&c->paged, backend, capacity, type, pool, error)) {
 		c->paged.head.bytes += recurrent_bytes(s);
-		if (looked_open(c, b))
+		c->wants_kept = b->recurrent.blocks > 0 && kept_states_want(&b->kept);
+		if (c->wants_kept == (b->recurrent.blocks > 0) && looked_open(c, b))
 			return &c->paged.head;
 		error_set(error, "out of memory for a cache of %d tokens", capacity);
 	}
@@ -130,6 +132,8 @@ void cpu_cache_close(struct cache* cache) {
 		return;
 	struct cpu_cache* c = (struct cpu_cache*)cache;
 	paged_close(&c->paged);
+	if (c->wants_kept)
+		kept_states_want_no_more(&cpu_of(cache->backend)->kept);
 	looked_close(c);
 	recurrent_close_cache(c);
 	free(c->hidden);
@@ -185,11 +189,21 @@ void cpu_truncate(struct cache* cache, int committed) {
 	paged_truncate(cache, recurrent_go_back((struct cpu_cache*)cache, committed));
 }
 
-int cpu_adopt_own(struct cache* cache, const int32_t* token, int n) {
-	const struct cpu_cache* c = (const struct cpu_cache*)cache;
+/* The cache's own text goes on from its last token alone, and any text from where a state is kept. */
+int cpu_adopt_states(struct cache* cache, const int32_t* token, int n) {
+	struct cpu_cache* c = (struct cpu_cache*)cache;
+	const struct known_text known = paged_know(&c->paged, token, n);
 	int own = 0;
 	while (own < n && own < cache->committed && c->paged.token[own] == token[own])
 		own++;
-	cpu_truncate(cache, own);
+	c->recurrent.branch = known.branch;
+	if (own == cache->committed && own >= known.kept) {
+		cpu_truncate(cache, own);
+		return own;
+	}
+	paged_truncate(cache, 0); /* named pages are found again */
+	paged_adopt(cache, token, known.kept);
+	assert(cache->committed == known.kept);
+	recurrent_take_kept(c);
 	return cache->committed;
 }

@@ -13,6 +13,7 @@
 #include "kernels/cpu/pool.h"
 #include "kernels/cpu/recurrent.h"
 #include "kernels/draft_weights.h"
+#include "kernels/kept_states.h"
 #include "kernels/page_list.h"
 #include "kernels/paged_cache.h"
 #include "kernels/process_group.h"
@@ -42,6 +43,7 @@ struct cpu_cache {
 	int noted;                    /* such rows */
 	const unsigned char** listed; /* (paged.most_pages) the pages that a draft's attention reads in a block */
 	struct recurrent_states recurrent;
+	bool wants_kept; /* it is among those that kept states are made for */
 };
 
 /* A row of the slice that is running. */
@@ -95,6 +97,7 @@ struct cpu_backend {
 
 	int place[MAX_BLOCKS]; /* of a recurrent block among those */
 	struct recurrent_work recurrent;
+	struct kept_states kept; /* of caches of all types */
 
 	struct block_weights* block; /* (n_blocks) the model's: vectors as floats, matrices perhaps interleaved */
 	const float *output_norm, *output_norm_bias, *output_bias, *input_projection_norm;
@@ -184,8 +187,8 @@ void cpu_cache_close(struct cache*);
 void cpu_commit(struct cache*, const int32_t* path, int n);
 void cpu_discard(struct cache*);
 void cpu_truncate(struct cache*, int committed);
-/* Only in models with recurrent blocks, whose states no other cache has. */
-int cpu_adopt_own(struct cache*, const int32_t* token, int n);
+/* Only in models with recurrent blocks. */
+int cpu_adopt_states(struct cache*, const int32_t* token, int n);
 /* The offset in a page of block b's keys, or values, for key/value head h. */
 static inline size_t keys_at(const struct cpu_cache* c, int b, int h) {
 	return c->place[b].at + (size_t)h * c->place[b].head_bytes;

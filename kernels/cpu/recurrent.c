@@ -96,18 +96,14 @@ bool recurrent_open_cache(struct cpu_cache* c) {
 	if (blocks == 0)
 		return true;
 	s->state = calloc(2 * blocks * state_floats(r) + 1, sizeof(float));
-	s->kept_state = calloc(blocks * state_floats(r) + 1, sizeof(float));
 	s->column = calloc(blocks * history_floats(r) + 1, sizeof(float));
-	s->kept_column = calloc(blocks * history_floats(r) + 1, sizeof(float));
 	s->pending = calloc(blocks * MAX_ROWS * pending_floats(r), sizeof(float));
-	return s->state && s->kept_state && s->column && s->kept_column && s->pending;
+	return s->state && s->column && s->pending;
 }
 
 void recurrent_close_cache(struct cpu_cache* c) {
 	free(c->recurrent.state);
-	free(c->recurrent.kept_state);
 	free(c->recurrent.column);
-	free(c->recurrent.kept_column);
 	free(c->recurrent.pending);
 }
 
@@ -550,44 +546,62 @@ void recurrent_discard(struct cpu_cache* c) {
 		c->recurrent.tip[i] = -1;
 }
 
-/* Copies the committed tokens' states to, or from, the kept ones. */
-static void copy_states(struct cpu_cache* c, bool back) {
+/* Copies the committed tokens' states and columns to a kept copy. */
+static void copy_to_kept(const struct cpu_cache* c, float* kept) {
 	const struct recurrence* r = &shape_of(c)->recurrence;
-	struct recurrent_states* s = &c->recurrent;
-	const int blocks = cpu_of(c->paged.head.backend)->recurrent.blocks;
-	const size_t columns = (size_t)blocks * history_floats(r) * sizeof(float);
-	for (int place = 0; place < blocks; place++) {
+	const size_t blocks = (size_t)cpu_of(c->paged.head.backend)->recurrent.blocks;
+	for (int place = 0; place < (int)blocks; place++, kept += state_floats(r))
+		memcpy(kept, state_at(c, place, false, 0), state_floats(r) * sizeof(float));
+	memcpy(kept, c->recurrent.column, blocks * history_floats(r) * sizeof(float));
+}
+
+/* And back. NULL: nothing is committed. */
+static void copy_from_kept(struct cpu_cache* c, const float* kept) {
+	const struct recurrence* r = &shape_of(c)->recurrence;
+	const size_t blocks = (size_t)cpu_of(c->paged.head.backend)->recurrent.blocks;
+	const size_t bytes = state_floats(r) * sizeof(float),
+	             columns = blocks * history_floats(r) * sizeof(float);
+	for (int place = 0; place < (int)blocks; place++) {
 		float* state = state_at(c, place, false, 0);
-		float* kept = s->kept_state + (size_t)place * state_floats(r);
-		memcpy(back ? state : kept, back ? kept : state, state_floats(r) * sizeof(float));
+		if (kept)
+			memcpy(state, kept + (size_t)place * state_floats(r), bytes);
+		else
+			memset(state, 0, bytes);
 	}
-	memcpy(back ? s->column : s->kept_column, back ? s->kept_column : s->column, columns);
+	if (kept)
+		memcpy(c->recurrent.column, kept + blocks * state_floats(r), columns);
+	else
+		memset(c->recurrent.column, 0, columns);
+}
+
+int recurrent_next_kept(const struct cache* cache) {
+	const struct cpu_cache* c = (const struct cpu_cache*)cache;
+	return kept_states_stop(cache->committed, cache->prompt_length, c->recurrent.branch);
 }
 
 void recurrent_keep(struct cpu_cache* c) {
 	const struct cache* head = &c->paged.head;
-	if (cpu_of(head->backend)->recurrent.blocks == 0 || head->committed % PREFILL_CHUNK ||
-	    head->committed > head->prompt_length)
-		return;
-	copy_states(c, false);
-	c->recurrent.kept_at = head->committed;
+	struct cpu_backend* b = cpu_of(head->backend);
+	struct page* page = b->recurrent.blocks > 0 ? paged_last_named(&c->paged) : NULL;
+	if (page && !page->state &&
+	    kept_states_stop(head->committed - 1, head->prompt_length, c->recurrent.branch) == head->committed)
+		copy_to_kept(c, kept_states_put(&b->kept, page));
 }
 
 int recurrent_go_back(struct cpu_cache* c, int committed) {
-	const struct recurrence* r = &shape_of(c)->recurrence;
-	struct recurrent_states* s = &c->recurrent;
-	const size_t blocks = (size_t)cpu_of(c->paged.head.backend)->recurrent.blocks;
 	recurrent_discard(c);
-	if (blocks == 0 || committed == c->paged.head.committed)
+	if (cpu_of(c->paged.head.backend)->recurrent.blocks == 0 || committed == c->paged.head.committed)
 		return committed;
-	if (s->kept_at > committed)
-		s->kept_at = 0;
-	if (s->kept_at > 0) {
-		copy_states(c, true);
-	} else {
-		for (int place = 0; place < (int)blocks; place++)
-			memset(state_at(c, place, false, 0), 0, state_floats(r) * sizeof(float));
-		memset(s->column, 0, blocks * history_floats(r) * sizeof(float));
-	}
-	return s->kept_at;
+	int at = least(committed / PAGE_SLOTS, c->paged.named);
+	while (at > 0 && !c->paged.page[at - 1]->state)
+		at--;
+	copy_from_kept(c, at > 0 ? kept_states_get(&cpu_of(c->paged.head.backend)->kept, c->paged.page[at - 1])
+	                         : NULL);
+	return at * PAGE_SLOTS;
+}
+
+void recurrent_take_kept(struct cpu_cache* c) {
+	struct page* page = paged_last_named(&c->paged);
+	recurrent_discard(c);
+	copy_from_kept(c, page ? kept_states_get(&cpu_of(c->paged.head.backend)->kept, page) : NULL);
 }

@@ -25,9 +25,7 @@ struct recurrent_states {
 	    pending; /* (recurrent blocks, MAX_ROWS, …) of pending rows; memory is used as far as there are any */
 	uint8_t side[MAX_BLOCKS]; /* which of the two states belongs to the committed tokens */
 	int16_t tip[MAX_BLOCKS];  /* the pending row whose state the other one is, or -1 */
-	/* The states after the last whole chunk of the prompt, kept_at tokens; 0: none. */
-	float *kept_state, *kept_column;
-	int kept_at;
+	int branch;               /* of the prompt (struct known_text) */
 };
 
 /* The part of a backend that all caches share. */
@@ -68,9 +66,14 @@ void recurrent_rows(struct cpu_backend*, int block, int n, bool prefill);
 
 /* Call before the path's rows (n) are committed. path NULL: the first n pending rows. */
 void recurrent_commit(struct cpu_cache*, const int32_t* path, int n);
-/* Call after it: keeps the state if it may be needed again. */
+/* Call after it: keeps the state if it may be needed again (kernels/kept_states.h). */
 void recurrent_keep(struct cpu_cache*);
+/* backend.next_kept */
+int recurrent_next_kept(const struct cache*);
 /* No row is pending. */
 void recurrent_discard(struct cpu_cache*);
 /* Rewinds the states to the last position of at most `committed` tokens that they can go back to. */
 int recurrent_go_back(struct cpu_cache*, int committed);
+/* The cache holds other named pages now: takes the state that is kept behind the last one, or that of no
+ * tokens. Nothing is pending. */
+void recurrent_take_kept(struct cpu_cache*);

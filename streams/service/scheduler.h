@@ -6,7 +6,7 @@
  *
  * Jobs wait in a queue, which holds a bounded number of requests. The tenant with the fewest running jobs
  * goes first, then the request with the fewest, then the oldest job. So a request of many jobs takes no turn
- * from one of few. A job goes to the free slot whose cache holds most of its prompt (whole chunks), else to
+ * from one of few. A job goes to the free slot whose cache alone holds most of its prompt, else to
  * one that last served its tenant, preferably its task, else to the one idle the longest. Before every step
  * the scheduler asks whether the job's client has disconnected; then the slot becomes free. Metrics count
  * what happens, memory keeps what was learned, and events show it. */

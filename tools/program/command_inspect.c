@@ -86,9 +86,11 @@ static void describe_recurrence(const struct model_shape* s, cJSON* out) {
 		add_number(to, "key_heads", r->key_heads);
 		add_number(to, "key_size", r->key_dim);
 	}
-	cJSON_AddStringToObject(to, "limits",
-	                        "drafts roll back exactly; prompts share no prefixes between sequences, "
-	                        "and --prompt-cache and the search for masks are off");
+	cJSON_AddStringToObject(
+	    to, "limits",
+	    "drafts roll back exactly; prefixes are reused from the places at which states are "
+	    "kept; --prompt-cache and the search for masks are off");
+	add_number(to, "state_bytes", (double)recurrent_bytes(s));
 }
 
 static void describe_rope(const struct rope* rope, cJSON* out) {
