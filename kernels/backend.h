@@ -791,11 +791,19 @@ struct backend {
 	/* Optional, all three or none (NULL: they do not lie in one piece in the host's memory): pages of
 	 * committed tokens as bytes, to be kept elsewhere. page_save copies the page of that number to page_bytes
 	 * bytes; false where others may not find it. page_restore goes on a cache that holds whole pages and
-	 * nothing pending with one more, its tokens and what page_save gave for them after the same ones; false:
-	 * there is no room, and all is as before. */
+	 * nothing pending with one more, its tokens and what page_save gave for them after the same ones; from
+	 * NULL: the page is to be found in memory. False: it is not, or there is no room, and all is as before.
+	 */
 	size_t (*page_bytes)(const struct cache*);
 	bool (*page_save)(const struct cache*, int page, void* to);
 	bool (*page_restore)(struct cache*, const int32_t* token, const void* from);
+	/* Optional, all three or none (NULL: pages alone hold all that a prefix needs): the state of recurrent
+	 * blocks behind a page's last token, of state_bytes bytes. state_save copies it unless `to` is NULL;
+	 * false where none is kept, or no text has gone on from it yet. Pages that are restored have no state:
+	 * after the last one state_restore gives the committed tokens theirs, or truncate forgets them. */
+	size_t (*state_bytes)(const struct cache*);
+	bool (*state_save)(const struct cache*, int page, void* to);
+	void (*state_restore)(struct cache*, const void* from);
 	/* Optional (NULL on the CPU): the whole draft loop, with skip, quantized, quantized_head and levels as in
 	 * a pass, and the segment's page list. Draft weights by input channel run all sub-layers that have them.
 	 * The first row holds `token` after the committed tokens; out[d] is the result of step d. Returns the

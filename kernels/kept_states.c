@@ -42,6 +42,7 @@ float* kept_states_put(struct kept_states* k, struct page* page) {
 	if (s->page)
 		s->page->state = NULL;
 	s->page = page;
+	s->found = 0;
 	page->state = s;
 	s->used = ++k->uses;
 	return s->content;

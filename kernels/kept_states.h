@@ -27,6 +27,7 @@ enum {
 struct kept_state {
 	struct page* page; /* behind whose last token; NULL: free */
 	int64_t used;      /* the pool's count of uses when it was used last */
+	int found;         /* texts that have gone on from it */
 	float content[];   /* (the pool's floats) */
 };
 

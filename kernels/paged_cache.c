@@ -206,14 +206,20 @@ bool paged_restore(struct cache* cache, const int32_t* token, const void* from) 
 	    !is_sharable(c))
 		return false;
 	paged_truncate(cache, cache->committed);
-	struct page* page = pages_take(c->pool);
+	struct page* page = from ? pages_take(c->pool) : pages_find(c->pool, name_before(c, at), token);
 	if (!page)
 		return false;
+	if (!from)
+		pages_use(c->pool, page);
 	hold_page(c, c->n_pages++, page);
-	memcpy(paged_bytes(c, 0)[at], from, c->pool->page_bytes);
+	if (from)
+		memcpy(paged_bytes(c, 0)[at], from, c->pool->page_bytes);
 	memcpy(c->token + cache->committed, token, PAGE_SLOTS * sizeof *token);
 	c->clean = cache->committed += PAGE_SLOTS;
-	name_pages(c);
+	if (from)
+		name_pages(c);
+	else
+		c->named++;
 	return true;
 }
 

@@ -176,6 +176,9 @@ bool ranks_lead(struct backend* backend, struct process_group* group, struct err
 	backend->page_bytes = NULL;
 	backend->page_save = NULL;
 	backend->page_restore = NULL;
+	backend->state_bytes = NULL;
+	backend->state_save = NULL;
+	backend->state_restore = NULL;
 	const size_t used = strlen(backend->name);
 	snprintf(backend->name + used, sizeof backend->name - used, " x %d", group->ranks);
 	return true;

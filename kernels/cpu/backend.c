@@ -700,9 +700,9 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 		b->kept.floats = recurrent_bytes(&weights->shape) / sizeof(float);
 		b->head.adopt = cpu_adopt_states;
 		b->head.next_kept = recurrent_next_kept;
-		b->head.page_bytes = NULL; /* pages hold no states */
-		b->head.page_save = NULL;
-		b->head.page_restore = NULL;
+		b->head.state_bytes = recurrent_state_bytes;
+		b->head.state_save = recurrent_save;
+		b->head.state_restore = recurrent_restore;
 	}
 	return &b->head;
 }

@@ -2,6 +2,7 @@
 #define _DEFAULT_SOURCE
 #include "kernels/cpu/cpu.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -603,5 +604,29 @@ int recurrent_go_back(struct cpu_cache* c, int committed) {
 void recurrent_take_kept(struct cpu_cache* c) {
 	struct page* page = paged_last_named(&c->paged);
 	recurrent_discard(c);
+	if (page)
+		page->state->found++;
 	copy_from_kept(c, page ? kept_states_get(&cpu_of(c->paged.head.backend)->kept, page) : NULL);
+}
+
+size_t recurrent_state_bytes(const struct cache* cache) {
+	return cpu_of(cache->backend)->kept.floats * sizeof(float);
+}
+
+bool recurrent_save(const struct cache* cache, int page, void* to) {
+	const struct paged_cache* c = &((const struct cpu_cache*)cache)->paged;
+	const struct kept_state* state = page < c->named ? c->page[page]->state : NULL;
+	if (!state || state->found == 0)
+		return false;
+	if (to)
+		memcpy(to, state->content, recurrent_state_bytes(cache));
+	return true;
+}
+
+void recurrent_restore(struct cache* cache, const void* from) {
+	struct cpu_cache* c = (struct cpu_cache*)cache;
+	struct page* page = paged_last_named(&c->paged);
+	assert(page && cache->pending == 0);
+	memcpy(kept_states_put(&cpu_of(cache->backend)->kept, page), from, recurrent_state_bytes(cache));
+	recurrent_take_kept(c);
 }

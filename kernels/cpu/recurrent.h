@@ -77,3 +77,7 @@ int recurrent_go_back(struct cpu_cache*, int committed);
 /* The cache holds other named pages now: takes the state that is kept behind the last one, or that of no
  * tokens. Nothing is pending. */
 void recurrent_take_kept(struct cpu_cache*);
+/* backend.state_bytes, state_save and state_restore */
+size_t recurrent_state_bytes(const struct cache*);
+bool recurrent_save(const struct cache*, int page, void* to);
+void recurrent_restore(struct cache*, const void* from);

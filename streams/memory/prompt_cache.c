@@ -30,7 +30,7 @@ enum {
 /* A file, in the machine's byte order. Another byte order gives another program hash, and so another name. */
 struct page_file {
 	char magic[8];
-	uint64_t bytes, check; /* of the keys and values after the header; hash over all that follows */
+	uint64_t bytes, check; /* of the content after the header; hash over all that follows */
 	char name[NAME];
 	int32_t token[PAGE_SLOTS];
 	unsigned char content[];
@@ -106,6 +106,12 @@ static void name_next(char name[NAME + 1], const int32_t* token) {
 	name_both(name, name, NAME, token, PAGE_SLOTS * sizeof *token);
 }
 
+/* The name of the state behind a page of that name. */
+static void name_state(char name[NAME + 1], const char* page) {
+	static const char kind[] = "swiftlet state: ";
+	name_both(name, kind, sizeof kind - 1, page, NAME);
+}
+
 static bool is_name(const char* text) { return strspn(text, "0123456789abcdef") == NAME && !text[NAME]; }
 
 /* Guards against damage, not against malice: only the folder's user can write to it. */
@@ -125,11 +131,11 @@ static uint64_t check_of(const struct page_file* f) {
 	return compute_checksum(from, sizeof *f - offsetof(struct page_file, name) + f->bytes);
 }
 
-static bool file_is_good(const struct page_file* f, size_t size, size_t page_bytes, const char* name,
+static bool file_is_good(const struct page_file* f, size_t size, size_t bytes, const char* name,
                          const int32_t* token) {
-	return size == sizeof *f + page_bytes && memcmp(f->magic, magic, sizeof magic) == 0 &&
-	       f->bytes == page_bytes && memcmp(f->name, name, NAME) == 0 &&
-	       memcmp(f->token, token, sizeof f->token) == 0 && f->check == check_of(f);
+	return size == sizeof *f + bytes && memcmp(f->magic, magic, sizeof magic) == 0 && f->bytes == bytes &&
+	       memcmp(f->name, name, NAME) == 0 && memcmp(f->token, token, sizeof f->token) == 0 &&
+	       f->check == check_of(f);
 }
 
 /* ---- the folder --------------------------------------------------------------------------- */
@@ -258,12 +264,14 @@ static void* write_what_waits(void* user) {
 	}
 }
 
-static struct waiting_page* copy_page(const struct cache* cache, int page, const char* name,
+/* A copy of a page, or of the state behind it; NULL: there is none, or no memory. */
+static struct waiting_page* copy_part(const struct cache* cache, int page, bool state, const char* name,
                                       const int32_t* token) {
-	const size_t bytes = cache->backend->page_bytes(cache);
+	const struct backend* b = cache->backend;
+	const size_t bytes = (state ? b->state_bytes : b->page_bytes)(cache);
 	struct waiting_page* w = calloc(1, sizeof *w);
 	struct page_file* f = w ? malloc(sizeof *f + bytes) : NULL;
-	if (!f || !cache->backend->page_save(cache, page, f->content)) {
+	if (!f || !(state ? b->state_save : b->page_save)(cache, page, f->content)) {
 		free(f);
 		free(w);
 		return NULL;
@@ -278,7 +286,7 @@ static struct waiting_page* copy_page(const struct cache* cache, int page, const
 	return w;
 }
 
-/* True when the page has a file or waits to be written, or when the queue is full. */
+/* True when there is a file of that name or it waits to be written. *room: whether the queue has any. */
 static bool is_taken(struct prompt_cache* p, const char* name, bool* room) {
 	pthread_mutex_lock(&p->lock);
 	const struct waiting_page* w = p->first;
@@ -289,24 +297,45 @@ static bool is_taken(struct prompt_cache* p, const char* name, bool* room) {
 	return w || faccessat(p->folder, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-void prompt_cache_keep(struct prompt_cache* p, struct cache* cache, int tenant, const int32_t* token, int n) {
-	char name[NAME + 1];
+/* Queues a page, or the state behind it, unless it has a file. False where no more can be queued. */
+static bool keep_part(struct prompt_cache* p, const struct cache* cache, int page, bool state,
+                      const char* name, const int32_t* token) {
 	bool room;
+	if (is_taken(p, name, &room))
+		return true;
+	struct waiting_page* w = room ? copy_part(cache, page, state, name, token + page * PAGE_SLOTS) : NULL;
+	if (!w)
+		return false;
+	pthread_mutex_lock(&p->lock);
+	*(p->first ? &p->last->next : &p->first) = w;
+	p->last = w;
+	p->waiting_bytes += w->size;
+	pthread_cond_signal(&p->work);
+	pthread_mutex_unlock(&p->lock);
+	return true;
+}
+
+/* Pages of the prefix that are of use: with recurrent blocks those up to the last state. */
+static int count_useful(const struct cache* cache, int n) {
+	int pages = n / PAGE_SLOTS;
+	while (cache->backend->state_save && pages > 0 && !cache->backend->state_save(cache, pages - 1, NULL))
+		pages--;
+	return pages;
+}
+
+void prompt_cache_keep(struct prompt_cache* p, struct cache* cache, int tenant, const int32_t* token, int n) {
+	const int pages = count_useful(cache, n);
+	char name[NAME + 1], state[NAME + 1];
 	name_start(p, cache, tenant, name);
-	for (int page = 0; (page + 1) * PAGE_SLOTS <= n; page++) {
+	for (int page = 0; page < pages; page++) {
 		name_next(name, token + page * PAGE_SLOTS);
-		if (is_taken(p, name, &room))
-			continue;
-		struct waiting_page* w = room ? copy_page(cache, page, name, token + page * PAGE_SLOTS) : NULL;
-		if (!w)
+		if (!keep_part(p, cache, page, false, name, token))
 			return;
-		pthread_mutex_lock(&p->lock);
-		*(p->first ? &p->last->next : &p->first) = w;
-		p->last = w;
-		p->waiting_bytes += w->size;
-		pthread_cond_signal(&p->work);
-		pthread_mutex_unlock(&p->lock);
 	}
+	if (pages == 0 || !cache->backend->state_save)
+		return;
+	name_state(state, name);
+	keep_part(p, cache, pages - 1, true, state, token);
 }
 
 /* ---- reading ------------------------------------------------------------------------------ */
@@ -328,8 +357,10 @@ static ssize_t read_file(struct prompt_cache* p, const char* name) {
 	return (ssize_t)have;
 }
 
-static bool bring_page(struct prompt_cache* p, struct cache* cache, const char* name, const int32_t* token) {
-	const size_t bytes = cache->backend->page_bytes(cache), size = sizeof *p->read + bytes;
+/* Reads a whole file's content, of so many bytes, to p->read. False where there is none, or a damaged one,
+ * which is removed. token (PAGE_SLOTS) */
+static bool read_content(struct prompt_cache* p, const char* name, const int32_t* token, size_t bytes) {
+	const size_t size = sizeof *p->read + bytes;
 	struct error ignored;
 	if (p->read_size < size + 1) { /* one more, so that a longer file shows */
 		free(p->read);
@@ -339,31 +370,92 @@ static bool bring_page(struct prompt_cache* p, struct cache* cache, const char* 
 	const ssize_t had = p->read ? read_file(p, name) : -1;
 	if (had < 0)
 		return false;
-	if (!file_is_good(p->read, (size_t)had, bytes, name, token)) {
-		log_line("swiftlet: %s/%s was damaged and has been removed", p->path, name);
-		unlinkat(p->folder, name, 0);
-		pthread_mutex_lock(&p->lock);
-		p->counts.damaged++;
-		pthread_mutex_unlock(&p->lock);
-		keep_to_size(p, &ignored);
+	if (file_is_good(p->read, (size_t)had, bytes, name, token))
+		return true;
+	log_line("swiftlet: %s/%s was damaged and has been removed", p->path, name);
+	unlinkat(p->folder, name, 0);
+	pthread_mutex_lock(&p->lock);
+	p->counts.damaged++;
+	pthread_mutex_unlock(&p->lock);
+	keep_to_size(p, &ignored);
+	return false;
+}
+
+static bool bring_page(struct prompt_cache* p, struct cache* cache, const char* name, const int32_t* token) {
+	if (!read_content(p, name, token, cache->backend->page_bytes(cache)))
 		return false;
-	}
 	if (cache->committed % PAGE_SLOTS != 0)
 		cache->backend->truncate(cache, cache->committed / PAGE_SLOTS * PAGE_SLOTS);
 	return cache->backend->page_restore(cache, token, p->read->content);
 }
 
-void prompt_cache_bring(struct prompt_cache* p, struct cache* cache, int tenant, const int32_t* token,
-                        int n) {
+static bool has_file(const struct prompt_cache* p, const char* name) {
+	return faccessat(p->folder, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* The pages of a text up to the last state that has a file, if all pages before it have files. */
+static int find_state(const struct prompt_cache* p, const struct cache* cache, int tenant,
+                      const int32_t* token, int n) {
+	char name[NAME + 1], state[NAME + 1];
+	int pages = 0;
+	name_start(p, cache, tenant, name);
+	for (int page = 0; (page + 1) * PAGE_SLOTS <= n; page++) {
+		name_next(name, token + page * PAGE_SLOTS);
+		name_state(state, name);
+		if (!has_file(p, name))
+			break;
+		if (has_file(p, state))
+			pages = page + 1;
+	}
+	return pages;
+}
+
+/* The same as prompt_cache_bring where pages are of use only down to one with a state. What was read of the
+ * pages stays in memory if there is no time for the others, so that the next request gets on. Returns how
+ * many files were read. */
+static int64_t bring_to_state(struct prompt_cache* p, struct cache* cache, int tenant, const int32_t* token,
+                              int n) {
+	const struct backend* b = cache->backend;
+	const int64_t now = clock_now();
+	const int pages = find_state(p, cache, tenant, token, n);
+	const bool needed = pages * PAGE_SLOTS > cache->committed;
+	char name[NAME + 1], state[NAME + 1];
+	int64_t found = 0;
+	name_start(p, cache, tenant, name);
+	if (needed)
+		b->truncate(cache, cache->committed / PAGE_SLOTS * PAGE_SLOTS);
+	const int held = cache->committed;
+	bool good = true;
+	for (int page = 0; page < pages && good; page++) {
+		const int32_t* of_page = token + page * PAGE_SLOTS;
+		name_next(name, of_page);
+		touch_file(p, name, now - page);
+		if (!needed || page * PAGE_SLOTS < held || b->page_restore(cache, of_page, NULL))
+			continue;
+		good = (found * (int64_t)b->page_bytes(cache) <= READ_BYTES || clock_now() - now <= READ_TIME) &&
+		       bring_page(p, cache, name, of_page);
+		found += good;
+	}
+	name_state(state, name);
+	if (good && pages > 0)
+		touch_file(p, state, now - pages);
+	good = good && needed && read_content(p, state, token + (pages - 1) * PAGE_SLOTS, b->state_bytes(cache));
+	if (good)
+		b->state_restore(cache, p->read->content);
+	else if (needed)
+		b->truncate(cache, held);
+	return found + good;
+}
+
+/* The pages that the cache does not hold; returns how many were read. */
+static int64_t bring_pages(struct prompt_cache* p, struct cache* cache, int tenant, const int32_t* token,
+                           int n) {
 	char name[NAME + 1];
 	const int64_t now = clock_now();
-	if (cache->pending > 0)
-		cache->backend->discard(cache);
-	/* pages in memory need no files; the last row has to be computed anyway */
-	const int held = cache->backend->adopt(cache, token, n - 1) / PAGE_SLOTS;
-	name_start(p, cache, tenant, name);
+	const int held = cache->committed / PAGE_SLOTS;
 	int64_t found = 0;
-	for (int page = 0; (page + 1) * PAGE_SLOTS <= n - 1; page++) {
+	name_start(p, cache, tenant, name);
+	for (int page = 0; (page + 1) * PAGE_SLOTS <= n; page++) {
 		const int32_t* of_page = token + page * PAGE_SLOTS;
 		if (found * (int64_t)cache->backend->page_bytes(cache) > READ_BYTES && clock_now() - now > READ_TIME)
 			break;
@@ -373,6 +465,17 @@ void prompt_cache_bring(struct prompt_cache* p, struct cache* cache, int tenant,
 		found += page >= held;
 		touch_file(p, name, now - page);
 	}
+	return found;
+}
+
+void prompt_cache_bring(struct prompt_cache* p, struct cache* cache, int tenant, const int32_t* token,
+                        int n) {
+	if (cache->pending > 0)
+		cache->backend->discard(cache);
+	/* pages in memory need no files; the last row has to be computed anyway */
+	cache->backend->adopt(cache, token, n - 1);
+	const int64_t found =
+	    (cache->backend->state_save ? bring_to_state : bring_pages)(p, cache, tenant, token, n - 1);
 	pthread_mutex_lock(&p->lock);
 	p->counts.found += found;
 	pthread_mutex_unlock(&p->lock);

@@ -3,10 +3,13 @@
  * One file holds a page of PAGE_SLOTS tokens. Its name is a hash over everything that its bits depend on
  * (program, model, backend, type of the cache), its tenant, and all tokens up to its end. So another tenant,
  * model or build has other names. A page is written when a second request of its tenant has found it in
- * memory; a text that comes once is never written. A thread writes each file whole or not at all (to a
- * temporary name, synced, renamed). Above the size limit the longest unused files are removed. Files are read
- * when a job gets its slot, between iterations and never in a round, up to 16 MiB or a tenth of a second, and
- * checked before use. A damaged file is logged and removed. One process uses a folder. */
+ * memory; a text that comes once is never written. If the model has recurrent blocks, a file of the same form
+ * holds their state behind the last page of a prefix that a second request has gone on from, and the page's
+ * name gives the file's; pages are written and read only down to such a state. A thread writes each file
+ * whole or not at all (to a temporary name, synced, renamed). Above the size limit the longest unused files
+ * are removed. Files are read when a job gets its slot, between iterations and never in a round, up to 16 MiB
+ * or a tenth of a second, and checked before use. A damaged file is logged and removed. One process uses a
+ * folder. */
 #pragma once
 
 #include "kernels/backend.h"
@@ -16,7 +19,7 @@ struct prompt_cache;
 enum { PROMPT_CACHE_NAME = 65 };
 
 struct prompt_cache_counts {
-	int64_t found, kept, damaged; /* pages that were read, written, and refused */
+	int64_t found, kept, damaged; /* files (pages and states) that were read, written, and refused */
 	int64_t bytes;                /* of the files there are */
 };
 

@@ -96,12 +96,6 @@ static bool open_port(struct server* s, struct error* e) {
 }
 
 static bool open_prompts(struct server* s, struct error* e) {
-	const struct model_shape* shape = &s->model->weights.shape;
-	if (attention_blocks(shape) < shape->n_blocks)
-		return error_set(e,
-		                 "--prompt-cache: %s has recurrent blocks, whose states cannot be kept on disk: "
-		                 "leave the option out",
-		                 s->model->name);
 	if (!s->engine->backend->page_restore)
 		return error_set(
 		    e, "--prompt-cache: the backend %s does not keep prompts on disk; the CPU does so in one process",

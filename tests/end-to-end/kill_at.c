@@ -1,5 +1,6 @@
-/* Preloaded into a server: it is killed in the midst of writing the prompt cache's first file, at the call
- * that SWIFTLET_KILL_AT names: write (half of it is written), fsync, rename or renamed. */
+/* Preloaded into a server: it is killed in the midst of writing a file of the prompt cache, the first one or
+ * that after SWIFTLET_KILL_AFTER whole ones, at the call that SWIFTLET_KILL_AT names: write (half of it is
+ * written), fsync, rename or renamed. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
@@ -16,17 +17,22 @@ static int is_page(int fd) {
 	return strstr(path, "/page.new") != NULL;
 }
 
+static int whole; /* files so far; one thread writes them */
+
+static int is_time(const char* call) {
+	const char *at = getenv("SWIFTLET_KILL_AT"), *after = getenv("SWIFTLET_KILL_AFTER");
+	return at && strcmp(at, call) == 0 && whole >= (after ? atoi(after) : 0);
+}
+
 static void die_at(const char* call) {
-	const char* at = getenv("SWIFTLET_KILL_AT");
-	if (at && strcmp(at, call) == 0)
+	if (is_time(call))
 		kill(getpid(), SIGKILL);
 }
 
 ssize_t write(int fd, const void* from, size_t n) {
 	ssize_t (*real)(int, const void*, size_t) =
 	    (ssize_t(*)(int, const void*, size_t))dlsym(RTLD_NEXT, "write");
-	const char* at = getenv("SWIFTLET_KILL_AT");
-	const int here = at && strcmp(at, "write") == 0 && is_page(fd);
+	const int here = is_time("write") && is_page(fd);
 	const ssize_t done = real(fd, from, here ? n / 2 : n);
 	if (here)
 		die_at("write");
@@ -47,5 +53,6 @@ int renameat(int from_folder, const char* from, int to_folder, const char* to) {
 	    from_folder, from, to_folder, to);
 	if (page)
 		die_at("renamed");
+	whole += page;
 	return done;
 }

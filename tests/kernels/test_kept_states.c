@@ -285,10 +285,53 @@ static void as_many_are_kept_as_stated(void** state) {
 	close_fixture(&f);
 }
 
+/* ---- as bytes -------------------------------------------------------------------------------- */
+
+/* Pages and the state behind them, in the memory of another backend. */
+static void they_are_restored_from_bytes(void** state) {
+	(void)state;
+	for (int k = 0; k < RECURRENCES; k++) {
+		struct fixture f, g;
+		int32_t text[CONTEXT];
+		enum { KEPT = 6 }; /* pages */
+		open_fixture(&f, &recurrences[k]);
+		open_fixture(&g, &recurrences[k]);
+		struct cache *a = f.cache[0], *b = g.cache[0];
+		const size_t page = f.b->page_bytes(a), bytes = f.b->state_bytes(a);
+		unsigned char* pages = malloc(KEPT * page + bytes);
+		assert_non_null(pages);
+		make_text(text, 0, 0, 300);
+		go_on(&f, a, text, 200, 100);
+		assert_false(f.b->state_save(a, KEPT - 1, NULL)); /* nobody has gone on from it */
+		go_on(&f, f.cache[1], text, 200, 100);
+		assert_true(f.b->state_save(a, KEPT - 1, NULL));
+		assert_false(f.b->state_save(a, KEPT - 2, NULL));
+		assert_false(f.b->state_save(a, KEPT, NULL));
+		assert_true(f.b->state_save(a, KEPT - 1, pages + KEPT * page));
+		for (int i = 0; i < KEPT; i++) {
+			assert_true(f.b->page_save(a, i, pages + (size_t)i * page));
+			assert_false(g.b->page_restore(b, text + i * PAGE_SLOTS, NULL));
+			assert_true(g.b->page_restore(b, text + i * PAGE_SLOTS, pages + (size_t)i * page));
+		}
+		g.b->truncate(b, KEPT * PAGE_SLOTS - 1); /* pages alone do not suffice */
+		assert_int_equal(b->committed, 0);
+		assert_int_equal(g.b->adopt(b, text, 250), 0);
+		for (int i = 0; i < KEPT; i++) /* but they are there */
+			assert_true(g.b->page_restore(b, text + i * PAGE_SLOTS, NULL));
+		g.b->state_restore(b, pages + KEPT * page);
+		assert_int_equal(go_on(&g, b, text, 250, 100), KEPT * PAGE_SLOTS);
+		assert_int_equal(go_on(&g, g.cache[1], text, 240, 100), 224);
+		assert_int_equal(go_on(&g, g.cache[2], text, 220, 100), KEPT * PAGE_SLOTS);
+		free(pages);
+		close_fixture(&f);
+		close_fixture(&g);
+	}
+}
+
 int main(void) {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(states_are_kept_at_a_few_places),
-	                                   cmocka_unit_test(texts_go_on_from_them),
-	                                   cmocka_unit_test(any_order_of_texts_gives_the_same_bits),
-	                                   cmocka_unit_test(as_many_are_kept_as_stated)};
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(states_are_kept_at_a_few_places), cmocka_unit_test(texts_go_on_from_them),
+	    cmocka_unit_test(any_order_of_texts_gives_the_same_bits),
+	    cmocka_unit_test(as_many_are_kept_as_stated), cmocka_unit_test(they_are_restored_from_bytes)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

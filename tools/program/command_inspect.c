@@ -89,7 +89,7 @@ static void describe_recurrence(const struct model_shape* s, cJSON* out) {
 	cJSON_AddStringToObject(
 	    to, "limits",
 	    "drafts roll back exactly; prefixes are reused from the places at which states are "
-	    "kept; --prompt-cache and the search for masks are off");
+	    "kept; the search for masks is off");
 	add_number(to, "state_bytes", (double)recurrent_bytes(s));
 }
 
