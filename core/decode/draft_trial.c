@@ -2,7 +2,6 @@
 
 #include <math.h>
 
-#include "core/decode/learner.h"
 #include "core/decode/session_state.h"
 
 /* Fewer rows say too little for what a pass costs. */
@@ -44,7 +43,7 @@ void draft_trial_fill(struct session* s, struct pass* pass) {
 	pass->head = true;
 }
 
-void draft_trial_take(struct session* s, double seconds) {
+void draft_trial_take(struct session* s) {
 	struct draft_trial* trial = &s->trial;
 	struct draft_trials* all = &s->engine->trials;
 	for (int i = 0; i < trial->n; i++)
@@ -52,7 +51,6 @@ void draft_trial_take(struct session* s, double seconds) {
 	all->rows += trial->n;
 	trial->n = 0;
 	s->cache->backend->discard(s->cache);
-	session_charge_learning(s, seconds);
 }
 
 double draft_trial_brings_in(const struct session* s) {

@@ -35,9 +35,9 @@ struct draft_trial {
 bool draft_trial_can_run(const struct session*);
 /* Wants a trial before the next round, unless too few tokens were generated yet, or a request waits. */
 void draft_trial_begin(struct session*);
-/* Its pass, and what comes of that. */
+/* Its pass, and what comes of that; the caller charges the pass to learning. */
 void draft_trial_fill(struct session*, struct pass*);
-void draft_trial_take(struct session*, double seconds);
+void draft_trial_take(struct session*);
 /* Tokens in which draft weights are expected to save one plain step, 1 / (1 - 1 / r), r the speed-up of the
  * best chain (cost.h). INFINITY if they save none. */
 double draft_trial_brings_in(const struct session*);

@@ -544,7 +544,8 @@ bool session_absorb(struct session* s, const struct session_work* work, int rows
 		return absorb_prefill(s, work, rows, seconds);
 	case WORK_MATCHNESS:
 		if (s->trial.n > 0) {
-			draft_trial_take(s, seconds);
+			session_charge_learning(s, seconds);
+			draft_trial_take(s);
 			s->phase = PHASE_PLAN;
 		} else if (s->driver ? !s->driver->calls->take(s->driver, seconds)
 		                     : s->learner->calls->take(s->learner, &work->pass, seconds))

@@ -92,7 +92,7 @@ static int count_right(struct session* s, int left_out) {
 	draft_trial_fill(s, &pass);
 	if (!s->engine->backend->run(s->engine->backend, &pass, &error))
 		fail_msg("%s", error.message);
-	draft_trial_take(s, 0);
+	draft_trial_take(s);
 	assert_int_equal(s->trial.n, 0);
 	assert_float_equal(s->engine->trials.rows, before.rows + TRIAL_ROWS, 0);
 	return (int)(s->engine->trials.right - before.right);
