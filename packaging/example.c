@@ -4,7 +4,7 @@
 #include <string.h>
 #include <swiftlet.h>
 
-static bool print_step(void* user, const struct swiftlet_step* step) {
+static bool show(void* user, const struct swiftlet_step* step) {
 	(void)user;
 	fwrite(step->text, 1, step->text_size, stdout);
 	return true; /* false cancels */
@@ -27,8 +27,7 @@ int main(int argc, char** argv) {
 	int32_t* ids = swiftlet_tokenize(model, prompt, strlen(prompt), &request.n_prompt);
 	request.prompt = ids;
 	request.max_tokens = 64;
-	if (!ids ||
-	    !swiftlet_session_generate(session, &request, print_step, NULL, &figures, message, sizeof message))
+	if (!ids || !swiftlet_session_generate(session, &request, show, NULL, &figures, message, sizeof message))
 		return fprintf(stderr, "example: %s\n", ids ? message : "out of memory"), 1;
 	printf("\n%d tokens, %.1f a second, M %.2f\n", figures.tokens, figures.tokens_per_second,
 	       figures.mean_generated);
