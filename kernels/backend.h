@@ -668,9 +668,9 @@ struct pass {
 	bool quantized_head;
 	/* The channels left out in those sub-layers, if draft weights are stored by input channel; NULL: none. */
 	const struct levels* levels;
-	/* The channels left out in sub-layers that run as stored: those with the smallest |x_j|. That shows what
+	/* The channels left out in sub-layers that run as stored: those that matter least. That shows what
 	 * drafts at these levels would say before draft weights are made, and saves nothing. Only in a backend
-	 * that `thins`; NULL: none. */
+	 * that `thins`, after use_draft_weights with weights by input channel; NULL: none. */
 	const struct levels* stored_levels;
 	int first, last; /* span of sub-layers to run, [first, last); 0, 2L for all */
 	bool head;       /* final norm and output head after `last` */

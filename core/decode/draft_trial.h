@@ -1,19 +1,18 @@
 /* Tries what drafts at the engine's levels would say before draft weights are made.
  *
  * Making draft weights takes as long as some 40 tokens, and does not pay where a model loses too much without
- * the channels that they leave out. So first one pass runs some generated tokens again, each after the same
- * tokens as before, with the stored weights and without those channels. The share of tokens that come out
- * again is matchness (SWIFT Eq. 4) of the levels. From it and from costs follows how soon draft weights bring
- * in what making them takes. */
+ * the channels that they leave out. So first one pass runs eight generated tokens again, with the stored
+ * weights and without those channels. The share of tokens that come out again is matchness (SWIFT Eq. 3 and
+ * 4) of the levels: keys and values before the eight are the target's, and among them the draft's. From it
+ * and from costs follows the speed-up to expect. */
 #pragma once
 
 #include "kernels/backend.h"
 
 struct session;
 
-/* DRAFTS_BRING_IN: tokens in which draft weights save one plain step before a trial says more, which is a
- * speed-up of 1.5. */
-enum { TRIAL_ROWS = 16, DRAFTS_BRING_IN = 3 };
+/* A pass of eight rows costs some two plain steps, and tells a matchness of .6 from one of .85. */
+enum { TRIAL_ROWS = 8 };
 
 /* An engine's trials so far. */
 struct draft_trials {
@@ -23,9 +22,8 @@ struct draft_trials {
 
 /* A session's part of them: the rows of the pass at hand. */
 struct draft_trial {
-	int n; /* 0: none is wanted */
-	struct segment segment[TRIAL_ROWS];
-	int32_t parent[TRIAL_ROWS];
+	bool wanted;
+	struct segment segment;
 	uint8_t want[TRIAL_ROWS];
 	struct result result[TRIAL_ROWS];
 	struct levels levels;
@@ -38,6 +36,6 @@ void draft_trial_begin(struct session*);
 /* Its pass, and what comes of that; the caller charges the pass to learning. */
 void draft_trial_fill(struct session*, struct pass*);
 void draft_trial_take(struct session*);
-/* Tokens in which draft weights are expected to save one plain step, 1 / (1 - 1 / r), r the speed-up of the
- * best chain (cost.h). INFINITY if they save none. */
-double draft_trial_brings_in(const struct session*);
+/* True if the trials, of which there was one, promise a speed-up: of the best chain (cost.h) at their
+ * matchness, over plain decoding and over drafts that have a page list without draft weights. */
+bool draft_trial_pays(const struct session*);

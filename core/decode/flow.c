@@ -232,9 +232,9 @@ bool session_next(struct session* s, struct session_work* work) {
 	}
 	if (s->phase == PHASE_ROUND) {
 		plan_make_draft_weights(s);
-		const bool learns = s->trial.n > 0 ? true
-		                    : s->driver    ? s->driver->calls->calibrate(s->driver)
-		                                   : s->learner && s->learner->calls->begin(s->learner);
+		const bool learns = s->trial.wanted ? true
+		                    : s->driver     ? s->driver->calls->calibrate(s->driver)
+		                                    : s->learner && s->learner->calls->begin(s->learner);
 		s->phase = learns ? PHASE_LEARN : PHASE_PLAN;
 	}
 	if (s->phase == PHASE_PLAN) {
@@ -251,7 +251,7 @@ bool session_next(struct session* s, struct session_work* work) {
 		return true;
 	case PHASE_LEARN:
 		work->kind = WORK_MATCHNESS;
-		if (s->trial.n > 0)
+		if (s->trial.wanted)
 			draft_trial_fill(s, &work->pass);
 		else if (s->driver)
 			s->driver->calls->fill(s->driver, &work->pass);
@@ -543,7 +543,7 @@ bool session_absorb(struct session* s, const struct session_work* work, int rows
 	case WORK_PREFILL:
 		return absorb_prefill(s, work, rows, seconds);
 	case WORK_MATCHNESS:
-		if (s->trial.n > 0) {
+		if (s->trial.wanted) {
 			session_charge_learning(s, seconds);
 			draft_trial_take(s);
 			s->phase = PHASE_PLAN;

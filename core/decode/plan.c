@@ -84,26 +84,21 @@ static bool measures_making(const struct session* s, double whole) {
 	       s->budget->plain >= SECOND_SLICE;
 }
 
-/* True if a slice may be made now. As soon as making would be paid for if draft weights pay, a trial shows
- * whether they do. If it says that they do not, there is another one after so many times as many tokens. */
+/* A trial shows whether draft weights pay before any are made, and another one before all of them are. If
+ * they say that they do not, there is one more after so many times as many tokens. Weights that are made by
+ * half are finished. */
 enum { TRY_AGAIN = 4 };
 
-static bool allows_making(struct session* s, double whole, double left) {
+static bool pays_by_trials(struct session* s, double made) {
 	const struct engine* engine = s->engine;
-	const double slice = 1 / session_cost_unit(s), assumed = DRAFTS_BRING_IN;
-	const bool tries =
-	    engine->draft_weights_steps > 0 && !isinf(s->budget->opt_budget) && draft_trial_can_run(s);
-	if (tries && engine->trials.rows == 0) {
-		if (budget_allows_making(s->budget, slice, whole, left, s->end - s->n_text, assumed))
-			draft_trial_begin(s);
-		return false;
-	}
-	if (budget_allows_making(s->budget, slice, whole, left, s->end - s->n_text, draft_trial_brings_in(s)))
+	const struct draft_trials* trials = &engine->trials;
+	if (isinf(s->budget->opt_budget) || made > 0.5 || !draft_trial_can_run(s))
 		return true;
-	if (tries && s->budget->plain >= TRY_AGAIN * engine->trials.at &&
-	    budget_allows_making(s->budget, slice, whole, left, s->end - s->n_text, assumed))
+	const int wanted = engine->draft_weights_slices < 2 ? 1 : 2;
+	const bool enough = trials->rows >= wanted * TRIAL_ROWS, pays = enough && draft_trial_pays(s);
+	if (!enough || (!pays && s->budget->plain >= TRY_AGAIN * trials->at))
 		draft_trial_begin(s);
-	return false;
+	return pays;
 }
 
 /* The cheapest slice so far shows how long making takes; nothing else knows the speed of this processor and
@@ -120,7 +115,11 @@ void plan_make_draft_weights(struct session* s) {
 	if (made > 0 && engine->draft_weights_steps == 0) /* all so far was made in idle time */
 		engine->draft_weights_steps = engine->draft_weights_seconds / plain / made;
 	const double whole = fmax(1, engine->draft_weights_steps);
-	if (!measures_making(s, whole / unit) && !allows_making(s, whole / unit, (1 - made) * whole / unit))
+	if (!measures_making(s, whole / unit) &&
+	    !budget_allows_making(s->budget, 1 / unit, whole / unit, (1 - made) * whole / unit,
+	                          s->end - s->n_text))
+		return;
+	if (!pays_by_trials(s, made))
 		return;
 	const double began = options_clock(&s->options);
 	const double now = draft_weights_job_run(engine->making, plain);

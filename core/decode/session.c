@@ -307,7 +307,7 @@ bool session_start(struct session* s, const struct swiftlet_request* r, struct e
 	draft_model_begin(s);
 	mtp_begin(s);
 	draft_pages_begin(&s->pages);
-	s->trial.n = 0;
+	s->trial.wanted = false;
 	s->phase = PHASE_PREFILL;
 	return true;
 }

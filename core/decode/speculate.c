@@ -71,6 +71,9 @@ static const double loss_share = 0.01, allowance = 3.5, most_kept = 64;
  * prompts. But never to make them costs more: where a machine hands out memory slowly, the 0.5B takes 55 and
  * decoded 823 tokens plainly. */
 enum { LONGEST_MAKING = 48 };
+/* Tokens that bring in a step of making, if each saves a third of a step (a speed-up of 1.5). */
+enum { BRINGS_IN = 3 };
+
 void budget_open(struct speculation_budget* budget, double opt_budget) {
 	*budget =
 	    opt_budget >= 0
@@ -111,20 +114,16 @@ static bool has_earned(const struct speculation_budget* budget, double cost) {
 }
 
 bool budget_allows_making(const struct speculation_budget* budget, double cost, double whole, double left,
-                          int tokens, double brings_in) {
-	if (isinf(budget->opt_budget))
-		return true;
-	if (isinf(brings_in))
-		return false;
-	/* After brings_in tokens a step, doing without has cost as much as making. That is when to buy what one
+                          int tokens) {
+	/* After BRINGS_IN tokens a step, doing without has cost as much as making. That is when to buy what one
 	 * could rent (ski rental; Karlin et al. 1988), unless as many tokens are known to come. A short first
 	 * answer pays nothing, since making has to take fewer steps than there were tokens. */
-	const bool together = budget->prepayment > 0 && budget->plain >= brings_in * left;
-	const bool enough = budget->plain >= whole && (tokens >= brings_in * left || together);
+	const bool together = budget->prepayment > 0 && budget->plain >= BRINGS_IN * left;
+	const bool brings_in = budget->plain >= whole && (tokens >= BRINGS_IN * left || together);
 	if (whole > LONGEST_MAKING)
-		return budget->learned + cost <= budget->opt_budget * budget->plain ||
-		       (together && budget->learned + cost <= budget->plain / brings_in);
-	return has_earned(budget, cost) || (enough && budget->learned + cost <= 1.5 * budget->prepayment) ||
+		return isinf(budget->opt_budget) || budget->learned + cost <= budget->opt_budget * budget->plain ||
+		       (together && budget->learned + cost <= budget->plain / BRINGS_IN);
+	return has_earned(budget, cost) || (brings_in && budget->learned + cost <= 1.5 * budget->prepayment) ||
 	       budget_allows_learning(budget, cost);
 }
 

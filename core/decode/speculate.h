@@ -87,20 +87,18 @@ double budget_round_limit(const struct speculation_budget*);
 bool budget_allows_learning(const struct speculation_budget*, double cost);
 void budget_learn(struct speculation_budget*, double cost);
 /* True if a slice of the quantized draft weights may be made now. whole, left: the estimated steps of all of
- * them and of the rest, at worst half too low. tokens: those that the request may still emit. brings_in:
- * tokens in which draft weights save one step, INFINITY if they save none (draft_trial.h).
+ * them and of the rest, at worst half too low. tokens: those that the request may still emit.
  *
  * Draft weights are worth most when they are made early, and nothing when they are half made. Making them may
  * spend half of what drafting has saved, which is taken from drafting's balance, and whatever learning may
  * spend. It may spend more ahead of time, up to 1.5 times the prepayment. For this as many tokens must have
- * been emitted as making takes steps. Besides, the request must be long enough to bring in the rest, or all
- * requests together must have been that long. So a session that ends earlier pays for little more than the
- * one or two slices that show how long making takes (plan.c), and a short answer after others may pay.
- * Weights that take over 48 plain steps use learning's share, or as much of the time of all requests together
- * as they would have saved in it. Nothing is made of draft weights that save nothing, unless learning is
- * unlimited. */
+ * been emitted as making takes steps. Besides, the request must be long enough to earn the rest if draft
+ * weights make decoding a quarter faster, or all requests together must have been that long. So a session
+ * that ends earlier pays for little more than the one or two slices that show how long making takes (plan.c),
+ * and a short answer after others may pay. Weights that take over 48 plain steps use learning's share, or a
+ * fourth of the time of all requests together. */
 bool budget_allows_making(const struct speculation_budget*, double cost, double whole, double left,
-                          int tokens, double brings_in);
+                          int tokens);
 void budget_make(struct speculation_budget*, double cost, double whole);
 
 /* ---- the planner ---------------------------------------------------------------------------- */

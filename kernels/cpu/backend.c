@@ -28,6 +28,7 @@ static void cpu_close(struct backend* backend) {
 	free(b->vectors_of);
 	free(b->workspace);
 	free(b->lists_memory);
+	thin_close(b);
 	free(b);
 }
 
@@ -549,9 +550,6 @@ static size_t lay_out(struct cpu_backend* b) {
 	b->up = take_workspace(b, &used, rows, ffn, sizeof(float));
 	const size_t input = larger(larger(dim, q), larger(ffn, (size_t)recurrence_values(&s->recurrence)));
 	b->thinned = take_workspace(b, &used, rows, input, sizeof(float));
-	b->equal_norms = take_workspace(b, &used, 1, input, sizeof(uint16_t));
-	for (size_t i = 0; b->workspace && i < input; i++)
-		b->equal_norms[i] = 0x3f80; /* 1 */
 	const bool beside = s->parallel || has_experts_beside(w) || attention_beside(s);
 	b->beside = take_workspace(b, &used, beside ? rows : 0, dim, sizeof(float));
 	const size_t states = (size_t)s->altup;
@@ -634,7 +632,8 @@ static bool cpu_use_draft_weights(struct backend* backend, const struct draft_we
 	    prepared_kinds(quantized->block, &w->shape) > prepared_kinds(b->block, &w->shape))
 		return error_set(
 		    error, "the inputs of quantized draft weights need more room than those of the stored weights");
-	if (quantized->format.columns && !column_lists_open(b, &quantized->columns))
+	if (quantized->format.columns &&
+	    (!column_lists_open(b, &quantized->columns) || !thin_open(b, &quantized->columns)))
 		return error_set(error, "out of memory for the channels that drafts keep");
 	b->draft_weights = quantized;
 	return true;

@@ -91,6 +91,10 @@ struct cpu_backend {
 	struct row_lists* list;   /* in lists_memory: of a slice's rows, or one a thread */
 	uint64_t column_products; /* so far; a thread's own lists hold the number of their product */
 
+	uint16_t* sampled_norm; /* (n_blocks, COLUMN_KINDS, norm_room) of stored channels: thin.c; or NULL */
+	bool* norm_known;       /* (n_blocks, COLUMN_KINDS) */
+	size_t norm_room;
+
 	void* interleaved; /* the copy that `block` points into, or NULL */
 
 	struct screened_head screened; /* its memory is NULL where there is none */
@@ -116,14 +120,13 @@ struct cpu_backend {
 	float *k, *v;             /* (slice_rows, kv_heads·head_dim) */
 	float* y;                 /* (slice_rows, dim) a sub-layer's output */
 	float *gate, *up;         /* (slice_rows, the widest of any MLP, expert, token_input and residual) */
-	float* thinned;        /* (slice_rows, the widest input of a map) without what stored_levels leave out */
-	uint16_t* equal_norms; /* (the same) norms of 1, as struct column_map has them */
-	float* beside;         /* (slice_rows, dim) of an MLP beside experts */
-	float* altup;          /* (altup, slice_rows, dim) */
-	float* routed;         /* (slice_rows, altup) */
-	float* laurel;         /* (slice_rows, dim) of attention's second path (LAuReL) */
-	float* joined;         /* (slice_rows, 2·dim) where the table has `join` */
-	float* token_inputs;   /* (slice_rows, n_blocks·token_input) */
+	float* thinned;      /* (slice_rows, the widest input of a map) without what stored_levels leave out */
+	float* beside;       /* (slice_rows, dim) of an MLP beside experts */
+	float* altup;        /* (altup, slice_rows, dim) */
+	float* routed;       /* (slice_rows, altup) */
+	float* laurel;       /* (slice_rows, dim) of attention's second path (LAuReL) */
+	float* joined;       /* (slice_rows, 2·dim) where the table has `join` */
+	float* token_inputs; /* (slice_rows, n_blocks·token_input) */
 	float *expanded, *query_latent; /* latent attention: (slice_rows, heads·(nope_dim + rope.dim), or
 	                                   heads·value_dim), (slice_rows, query_latent) */
 	float* of_head;                 /* (slice_rows, the larger of nope_dim and latent) */
@@ -234,6 +237,15 @@ void spread(struct cpu_backend*, int n, double cost, void (*work)(void*, int, in
 /* Copies the blocks' quantized weights into interleaved groups, and lets b->block name the copies; without
  * memory for it they stay as they are. */
 void interleave_weights(struct cpu_backend*);
+
+/* ---- thin.c ---- */
+
+/* Makes room for norms of the maps' channels. False on no memory. */
+bool thin_open(struct cpu_backend*, const struct column_weights*);
+void thin_close(struct cpu_backend*);
+/* The rows x (n, channels of the block's map of a kind) without the channels that matter least, as draft
+ * weights by input channel leave them out; valid until the next call. x itself where there is no such map. */
+const float* thin_rows(struct cpu_backend*, int block, enum column_kind, const float* x, float share, int n);
 
 /* ---- multiply_columns.c ---- */
 /* Allocates the lists of kept channels. False on no memory. */

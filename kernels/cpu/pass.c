@@ -177,39 +177,13 @@ struct sub_layer_weights {
 	int n_blocks;
 };
 
-struct thin_job {
-	const struct cpu_backend* b;
-	const float* x;
-	int cols;
-	float share;
-};
-
-static void thin_row(void* user, int i, int thread) {
-	(void)thread;
-	const struct thin_job* job = user;
-	const struct column_map map = {.channels = job->cols, .norm = job->b->equal_norms};
-	const float* x = row_at((float*)job->x, i, job->cols);
-	const float threshold = job->b->kernels->column_threshold(&map, x, job->share);
-	float* out = row_at(job->b->thinned, i, job->cols);
-	for (int j = 0; j < job->cols; j++)
-		out[j] = fabsf(x[j]) > threshold ? x[j] : 0;
-}
-
-/* The rows without the channels that matter least. Norms of stored channels are not known, so size decides:
- * TEAL's rule (Liu et al. 2024, section 3.1). */
-static const float* thin_rows(struct cpu_backend* b, const float* x, int64_t cols, float share, int n) {
-	struct thin_job job = {b, x, (int)cols, share};
-	spread(b, n, (double)n * (double)cols * 8, thin_row, &job);
-	return b->thinned;
-}
-
 /* out (n, …) = x (n, cols) · wᵀ for up to three matrices of a kind with one input. */
 static void multiply_kind(struct cpu_backend* b, const struct sub_layer_weights* from, int block,
                           enum column_kind kind, const float* x, int64_t cols, int n,
                           const struct product* product, int count) {
 	const float share = from->levels ? level_kept(from->levels, block, from->n_blocks, kind) : 1;
 	if (!from->columns) {
-		multiply(b, share < 1 ? thin_rows(b, x, cols, share, n) : x, cols, n, product, count);
+		multiply(b, share < 1 ? thin_rows(b, block, kind, x, share, n) : x, cols, n, product, count);
 		return;
 	}
 	multiply_columns(b, x, n, &from->columns->map[kind], share, product, count);
@@ -716,7 +690,7 @@ static void check_pass(const struct cpu_backend* b, const struct pass* pass) {
 	assert(tensor_present(&b->head.weights->join) ? pass->state && pass->token && pass->first == 0
 	                                              : !pass->state || pass->first > 0);
 	assert(pass->kind != PASS_PREFILL || (pass->first == 0 && !pass->quantized && !pass->quantized_head));
-	assert(!pass->stored_levels || b->head.thins);
+	assert(!pass->stored_levels || (b->head.thins && b->sampled_norm));
 	assert(b->draft_weights || (!pass->quantized && !pass->quantized_head));
 	(void)sub_layers;
 	(void)rows;

@@ -18,7 +18,9 @@ void merge_close(struct merged_pass* m) {
 	free(m->given);
 }
 
-bool merge_may(const struct pass* p) { return p->kind == PASS_EXACT && p->first == 0 && p->n_segments == 1; }
+bool merge_may(const struct pass* p) {
+	return p->kind == PASS_EXACT && p->first == 0 && p->n_segments == 1 && !p->stored_levels;
+}
 
 static bool same_levels(const struct levels* a, const struct levels* b) {
 	static const struct levels none;

@@ -365,68 +365,61 @@ static void test_making_a_copy(void** state) {
 	budget_open(&budget, -1);
 	/* not before as many tokens as it takes steps */
 	for (int i = 0; i < 40; i++) {
-		assert_false(budget_allows_making(&budget, 1, 40, 40, 1000, 3));
+		assert_false(budget_allows_making(&budget, 1, 40, 40, 1000));
 		budget_round(&budget, 1, 1);
 	}
 	/* ahead of time; it may take half as much again as was thought */
-	assert_true(budget_allows_making(&budget, 1, 40, 40, 1000, 3));
+	assert_true(budget_allows_making(&budget, 1, 40, 40, 1000));
 	/* in requests that can bring in what is left of it */
-	assert_true(budget_allows_making(&budget, 1, 20, 20, 60, 3));
-	assert_false(budget_allows_making(&budget, 1, 20, 20, 59, 3));
-	assert_true(budget_allows_making(&budget, 1, 20, 5, 15, 3));
+	assert_true(budget_allows_making(&budget, 1, 20, 20, 60));
+	assert_false(budget_allows_making(&budget, 1, 20, 20, 59));
+	assert_true(budget_allows_making(&budget, 1, 20, 5, 15));
 	/* or after requests that were long enough together, however short this one is */
-	assert_true(budget_allows_making(&budget, 1, 20, 13, 1, 3));
-	assert_false(budget_allows_making(&budget, 1, 20, 13.4, 1, 3));
-	assert_false(budget_allows_making(&budget, 1, 41, 10, 1, 3));
+	assert_true(budget_allows_making(&budget, 1, 20, 13, 1));
+	assert_false(budget_allows_making(&budget, 1, 20, 13.4, 1));
+	assert_false(budget_allows_making(&budget, 1, 41, 10, 1));
 	assert_false(budget_allows_learning(&budget, 0.5));
 	budget_make(&budget, 71, 40);
 	assert_float_equal(budget.balance, 0, 1e-12);
-	assert_true(budget_allows_making(&budget, 1, 40, 40, 1000, 3));
-	assert_false(budget_allows_making(&budget, 1.1, 40, 40, 1000, 3));
+	assert_true(budget_allows_making(&budget, 1, 40, 40, 1000));
+	assert_false(budget_allows_making(&budget, 1.1, 40, 40, 1000));
 	for (int i = 0; i < 7260; i++)
 		budget_round(&budget, 1, 1);
 	/* then learning's share, and half of what drafting has earned */
-	assert_true(budget_allows_making(&budget, 2, 25, 25, 1000, 3));
-	assert_false(budget_allows_making(&budget, 2.1, 25, 25, 1000, 3));
+	assert_true(budget_allows_making(&budget, 2, 25, 25, 1000));
+	assert_false(budget_allows_making(&budget, 2.1, 25, 25, 1000));
 	budget_make(&budget, 2, 25);
-	assert_false(budget_allows_making(&budget, 0.1, 25, 25, 1000, 3));
+	assert_false(budget_allows_making(&budget, 0.1, 25, 25, 1000));
 	assert_false(budget_allows_learning(&budget, 0.1));
 	budget_round(&budget, 1, 9);
-	assert_true(budget_allows_making(&budget, 4, 25, 25, 1000, 3));
-	assert_false(budget_allows_making(&budget, 4.2, 25, 25, 1000, 3));
+	assert_true(budget_allows_making(&budget, 4, 25, 25, 1000));
+	assert_false(budget_allows_making(&budget, 4.2, 25, 25, 1000));
 	budget_make(&budget, 4, 25);
 	assert_float_equal(budget.balance, 4, 1e-12);
 	assert_float_equal(budget.learned, 73, 1e-12);
 	/* what takes long has learning's share, whatever drafting has earned */
 	budget_open(&budget, -1);
 	budget_round(&budget, 40, 100);
-	assert_true(budget_allows_making(&budget, 1, 48, 48, 1000, 3));
-	assert_true(budget_allows_making(&budget, 1, 49, 49, 1000, 3));
+	assert_true(budget_allows_making(&budget, 1, 48, 48, 1000));
+	assert_true(budget_allows_making(&budget, 1, 49, 49, 1000));
 	budget_make(&budget, 1, 49);
 	assert_float_equal(budget.balance, 60, 1e-12);
-	assert_false(budget_allows_making(&budget, 1, 49, 48, 1000, 3));
-	assert_true(budget_allows_making(&budget, 1, 48, 48, 1000, 3));
+	assert_false(budget_allows_making(&budget, 1, 49, 48, 1000));
+	assert_true(budget_allows_making(&budget, 1, 48, 48, 1000));
 	/* or a third of the time of all requests */
 	budget_round(&budget, 92, 92);
-	assert_true(budget_allows_making(&budget, 3, 49, 64, 1, 3));
-	assert_false(budget_allows_making(&budget, 3, 49, 64.1, 1, 3));
+	assert_true(budget_allows_making(&budget, 3, 49, 64, 1));
+	assert_false(budget_allows_making(&budget, 3, 49, 64.1, 1));
 	budget_make(&budget, 61, 49);
-	assert_true(budget_allows_making(&budget, 2, 49, 2, 1, 3));
-	assert_false(budget_allows_making(&budget, 2.1, 49, 2, 1, 3));
-	/* nothing is made of draft weights that save nothing, and those that save little have to wait */
-	budget_open(&budget, -1);
-	budget_round(&budget, 1, 300);
-	assert_false(budget_allows_making(&budget, 1, 20, 20, 1000, INFINITY));
-	budget.balance = 0;
-	assert_true(budget_allows_making(&budget, 1, 20, 20, 1, 15));
-	assert_false(budget_allows_making(&budget, 4, 20, 20, 1, 16));
+	assert_true(budget_allows_making(&budget, 2, 49, 2, 1));
+	assert_false(budget_allows_making(&budget, 2.1, 49, 2, 1));
 	/* drafts that lost do not keep a model from its draft weights: learning has a share of its own */
 	budget_open(&budget, 0.1);
 	budget_round(&budget, 110, 100);
-	assert_true(budget_allows_making(&budget, 10, 100, 100, 0, 3));
+	assert_true(budget_allows_making(&budget, 10, 100, 100, 0));
 	budget_open(&budget, 0);
 	budget_round(&budget, 100, 100);
-	assert_false(budget_allows_making(&budget, 1, 1, 1, 1000, 3));
+	assert_false(budget_allows_making(&budget, 1, 1, 1, 1000));
 }
 
 /* Search debt, however large, leaves drafting alone: a draft that pays is made use of beside a search without
