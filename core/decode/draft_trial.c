@@ -16,7 +16,7 @@ static const double head_read = 0.25;
 /* Drafts with the stored weights and a page list need no draft weights: 16 pages kept .93 and more
  * (lessons.md, "bench pages"). */
 static const double page_matchness = 0.93;
-/* What few rows promise has to be this much to be worth making. */
+/* The least speed-up worth making draft weights for: an estimate from few rows may be too high. */
 static const double least_rate = 1.1;
 
 bool draft_trial_can_run(const struct session* s) {
@@ -32,12 +32,16 @@ void draft_trial_begin(struct session* s) {
 		s->engine->trials.at = s->budget->plain;
 }
 
+/* At which drafts would read draft weights. */
+static const struct levels* levels_of(const struct session* s) {
+	return s->mask.has_levels ? &s->mask.levels : &s->engine->levels;
+}
+
 /* The text's position of a row; the token after it is known. */
 static int place_of(const struct session* s, int row) { return s->n_text - 1 - TRIAL_ROWS + row; }
 
 void draft_trial_fill(struct session* s, struct pass* pass) {
 	struct draft_trial* trial = &s->trial;
-	trial->levels = s->mask.has_levels ? s->mask.levels : s->engine->levels;
 	trial->segment = (struct segment){.cache = s->cache,
 	                                  .base = place_of(s, 0),
 	                                  .n = TRIAL_ROWS,
@@ -45,7 +49,7 @@ void draft_trial_fill(struct session* s, struct pass* pass) {
 	memset(trial->want, WANT_TOKEN, sizeof trial->want);
 	*pass = pass_over(&trial->segment, s->text + place_of(s, 0), NULL,
 	                  2 * s->engine->model->weights.shape.n_blocks, trial->want, trial->result);
-	pass->stored_levels = &trial->levels;
+	pass->stored_levels = levels_of(s);
 	pass->head = true;
 }
 
@@ -80,7 +84,7 @@ bool draft_trial_pays(const struct session* s) {
 	const struct mask sub_layers =
 	    draft_weights_sub_layers(&engine->draft_weights.table, &none, &with.quantized_head);
 	with.quantized = &sub_layers;
-	with.levels = &engine->levels;
+	with.levels = levels_of(s);
 	struct cost_model cost = engine->cost;
 	cost_use_draft_weights(&cost, &engine->draft_weights.table);
 	const double matchness = (all->right + prior_rows * prior) / (all->rows + prior_rows);

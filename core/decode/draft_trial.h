@@ -26,16 +26,17 @@ struct draft_trial {
 	struct segment segment;
 	uint8_t want[TRIAL_ROWS];
 	struct result result[TRIAL_ROWS];
-	struct levels levels;
 };
 
-/* True if the present request's text can be tried: by this backend, with what limits its tokens. */
+/* True if the present request's text can be tried. That needs a backend that thins, keys of all earlier
+ * tokens in place of recurrent states, and tokens that neither penalties nor a grammar chose. */
 bool draft_trial_can_run(const struct session*);
 /* Wants a trial before the next round, unless too few tokens were generated yet, or a request waits. */
 void draft_trial_begin(struct session*);
 /* Its pass, and what comes of that; the caller charges the pass to learning. */
 void draft_trial_fill(struct session*, struct pass*);
 void draft_trial_take(struct session*);
-/* True if the trials, of which there was one, promise a speed-up: of the best chain (cost.h) at their
- * matchness, over plain decoding and over drafts that have a page list without draft weights. */
+/* After at least one trial: true if draft weights are expected to be worth making. The best chain (cost.h) at
+ * the trials' matchness has to be faster than plain decoding, and than drafts that have a page list without
+ * draft weights. */
 bool draft_trial_pays(const struct session*);

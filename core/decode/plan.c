@@ -84,9 +84,9 @@ static bool measures_making(const struct session* s, double whole) {
 	       s->budget->plain >= SECOND_SLICE;
 }
 
-/* A trial shows whether draft weights pay before any are made, and another one before all of them are. If
- * they say that they do not, there is one more after so many times as many tokens. Weights that are made by
- * half are finished. */
+/* One trial comes before the first draft weights are made, and a second one before the third slice, when most
+ * of them are still missing. If trials say that draft weights do not pay, another one follows after so many
+ * times as many tokens. Weights of which over half are made are finished in any case. */
 enum { TRY_AGAIN = 4 };
 
 static bool pays_by_trials(struct session* s, double made) {
