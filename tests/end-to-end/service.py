@@ -1,6 +1,6 @@
 """Shared by the service's tests: a server on a free port, a Python with a client, and a skip with its reason.
 Standard library alone."""
-import json, os, re, signal, subprocess, sys, tempfile, threading, time, urllib.error, urllib.request
+import glob, json, os, re, signal, subprocess, sys, tempfile, threading, time, urllib.error, urllib.request
 
 PROGRAM = os.environ.get("SWIFTLET", "build/swiftlet")
 SOURCE = os.environ.get("SWIFTLET_SOURCE", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
@@ -175,3 +175,15 @@ def run_text(prompt, *options):
     """The text in the JSON of `swiftlet run` for the same prompt."""
     command = [PROGRAM, "run", "-m", MODEL, "-p", prompt, "--json", *options]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def prompt_cache_figure(s, name):
+    """A figure of --prompt-cache by /metrics, of a server with tests' keys."""
+    for line in s.call("GET", "/metrics", headers={"Authorization": "Bearer admin-key-0000"})[2].splitlines():
+        if line.startswith("swiftlet_prompt_cache_%s " % name):
+            return float(line.split()[-1])
+
+
+def prompt_cache_files(folder):
+    """Whole files of --prompt-cache; a temporary one has a longer name."""
+    return sorted(p for p in glob.glob(os.path.join(folder, "*")) if len(os.path.basename(p)) == 64)

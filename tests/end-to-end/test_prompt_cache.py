@@ -1,7 +1,7 @@
 """Prefixes of prompts on disk: found after a restart with the same text, by their tenant alone, and never when damaged."""
-import glob, os, random, shutil, signal, subprocess, tempfile
+import os, random, shutil, signal, subprocess, tempfile
 
-from service import MODEL, PROGRAM, Server, run_text, wait_for
+from service import MODEL, PROGRAM, Server, prompt_cache_figure, prompt_cache_files, run_text, wait_for
 
 SYSTEM = "You are the keeper of a small library by the sea. " * 10
 PROMPT = SYSTEM + "Once upon a time there was a fox who"
@@ -15,24 +15,14 @@ def ask(s, key=FIRST, prompt=PROMPT):
     return answer["usage"]["prompt_tokens_details"]["cached_tokens"], answer["choices"][0]["text"]
 
 
-def figure(s, name):
-    for line in s.call("GET", "/metrics", headers={"Authorization": "Bearer admin-key-0000"})[2].splitlines():
-        if line.startswith("swiftlet_prompt_cache_%s " % name):
-            return float(line.split()[-1])
-
-
-def pages(folder):
-    return sorted(p for p in glob.glob(os.path.join(folder, "*")) if len(os.path.basename(p)) == 64)
-
-
 def first_run(options, folder, end, text):
     with Server(*options) as s:
         assert ask(s) == (0, text)
-        assert not pages(folder), "what came once is not kept"
+        assert not prompt_cache_files(folder), "what came once is not kept"
         cached, again = ask(s)
         assert cached > 64 and again == text
-        wait_for("pages to be written", lambda: figure(s, "kept_total") == cached // 32)
-        assert figure(s, "bytes") == sum(os.path.getsize(p) for p in pages(folder))
+        wait_for("pages to be written", lambda: prompt_cache_figure(s, "kept_total") == cached // 32)
+        assert prompt_cache_figure(s, "bytes") == sum(os.path.getsize(p) for p in prompt_cache_files(folder))
         try:
             with Server(*options):
                 raise AssertionError("two servers with one folder")
@@ -47,14 +37,14 @@ def first_run(options, folder, end, text):
 
 def killed_and_found_again(options, folder, text):
     for end in (signal.SIGKILL, signal.SIGTERM):
-        for p in pages(folder):
+        for p in prompt_cache_files(folder):
             os.remove(p)
         cached = first_run(options, folder, end, text)
         with Server(*options) as s:
             assert ask(s, SECOND) == (0, text), "another key's are not found"
             found, again = ask(s)
             assert found == cached // 32 * 32 and again == text, (found, cached)
-            assert figure(s, "found_total") == cached // 32
+            assert prompt_cache_figure(s, "found_total") == cached // 32
             assert ask(s, FIRST, PROMPT.replace("small", "large"))[0] < found
     with Server(*options, "--share-prefixes") as s:
         assert ask(s) == (0, text), "a tenant's own are not everybody's afterwards"
@@ -76,7 +66,7 @@ def killed_amid_a_write(options, folder, text, work):
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kill_at.c")
     subprocess.run([compiler, "-shared", "-fPIC", "-o", shim, source, "-ldl"], check=True)
     for at, whole in (("write", 0), ("fsync", 0), ("rename", 0), ("renamed", 1)):
-        for p in pages(folder):
+        for p in prompt_cache_files(folder):
             os.remove(p)
         set_up = {"LD_PRELOAD": shim, "SWIFTLET_KILL_AT": at, "ASAN_OPTIONS": "verify_asan_link_order=0"}
         os.environ.update(set_up)
@@ -94,13 +84,13 @@ def killed_amid_a_write(options, folder, text, work):
         s.errors.close()
         s.folder.cleanup()
         left = os.path.join(folder, "page.new")
-        assert len(pages(folder)) == whole and os.path.exists(left) != whole, (at, os.listdir(folder))
+        assert len(prompt_cache_files(folder)) == whole and os.path.exists(left) != whole, (at, os.listdir(folder))
         with Server(*options) as s:
             found, again = ask(s)
             assert (found, again) == (32 * whole, text), (at, found)
             ask(s)
-            wait_for("pages to be written", lambda: len(pages(folder)) > 3)
-            assert figure(s, "damaged_total") == 0
+            wait_for("pages to be written", lambda: len(prompt_cache_files(folder)) > 3)
+            assert prompt_cache_figure(s, "damaged_total") == 0
         with Server(*options) as s:
             assert ask(s)[0] > 64 and not os.path.exists(left)
 
@@ -118,7 +108,7 @@ def damage(data, draw):
 
 
 def damaged_ones_are_ignored(options, folder, text):
-    draw, good = random.Random(1), {p: open(p, "rb").read() for p in pages(folder)}
+    draw, good = random.Random(1), {p: open(p, "rb").read() for p in prompt_cache_files(folder)}
     assert good
     for _ in range(3):
         for path, data in good.items():
@@ -126,7 +116,7 @@ def damaged_ones_are_ignored(options, folder, text):
                 f.write(damage(data, draw))
         with Server(*options) as s:
             assert ask(s) == (0, text)
-            assert figure(s, "found_total") == 0 and figure(s, "damaged_total") <= 1
+            assert prompt_cache_figure(s, "found_total") == 0 and prompt_cache_figure(s, "damaged_total") <= 1
         assert s.said.count("was damaged") <= 1, s.said
     for path, data in good.items():
         with open(path, "wb") as f:
@@ -139,7 +129,7 @@ def damaged_ones_are_ignored(options, folder, text):
             f.seek(-1, 2)
             f.write(bytes([last ^ 1]))
     with Server(*options) as s:
-        assert ask(s) == (0, text) and figure(s, "damaged_total") == 1
+        assert ask(s) == (0, text) and prompt_cache_figure(s, "damaged_total") == 1
     assert s.said.count("was damaged") == 1, s.said
 
 
@@ -151,9 +141,9 @@ def the_longest_unused_go(folder):
         for text in ("a" * 70, "b" * 70, "c" * 70):
             for _ in range(2):
                 s.complete(text, model=synth, max_tokens=1)
-        wait_for("pages to be written", lambda: figure(s, "kept_total") == 6)
-        assert 0 < figure(s, "bytes") <= 3 << 20
-        assert sum(os.path.getsize(p) for p in pages(folder)) == figure(s, "bytes")
+        wait_for("pages to be written", lambda: prompt_cache_figure(s, "kept_total") == 6)
+        assert 0 < prompt_cache_figure(s, "bytes") <= 3 << 20
+        assert sum(os.path.getsize(p) for p in prompt_cache_files(folder)) == prompt_cache_figure(s, "bytes")
     with Server(*options) as s:
         cached = [s.complete(c * 70, model=synth, max_tokens=1)["usage"]["prompt_tokens_details"]["cached_tokens"] for c in "ca"]
         assert cached == [64, 0], cached

@@ -1,8 +1,8 @@
 """Prefixes of models with recurrent blocks: a prompt goes on from a state that is kept in memory or on disk, with the text
 and log probabilities of one that is computed at once; a damaged or half-written file is never used."""
-import glob, json, os, pathlib, random, shutil, signal, subprocess, tempfile, threading, urllib.request
+import json, os, pathlib, random, shutil, signal, subprocess, tempfile, threading, urllib.request
 
-from service import Server, wait_for
+from service import Server, prompt_cache_figure, prompt_cache_files, wait_for
 from test_recurrent import GOLDEN, make_folder
 
 MODELS = ("qwen3_5_text-plain", "granitemoehybrid-mamba-experts", "lfm2-plain")  # DeltaNet, Mamba-2, short convolutions
@@ -100,29 +100,19 @@ def left_in_the_middle(s, prompt):
 # ---- on disk -----------------------------------------------------------------------------------------------
 
 
-def figure(s, name):
-    for line in s.call("GET", "/metrics", headers={"Authorization": "Bearer admin-key-0000"})[2].splitlines():
-        if line.startswith("swiftlet_prompt_cache_%s " % name):
-            return float(line.split()[-1])
-
-
-def files(folder):
-    return sorted(p for p in glob.glob(os.path.join(folder, "*")) if len(os.path.basename(p)) == 64)
-
-
 def kept(options, folder, prompt):
     """A first life of the service: (files, cached tokens, what was said)."""
     with Server(*options) as s:
         none, *said = ask(s, prompt, FIRST)
-        assert none == 0 and not files(folder), "what came once is not kept"
+        assert none == 0 and not prompt_cache_files(folder), "what came once is not kept"
         cached, *again = ask(s, prompt, FIRST)
         assert cached >= 64 and cached % 32 == 0 and again == said
-        wait_for("files to be written", lambda: figure(s, "kept_total") == cached // 32 + 1)  # and the state
-        assert figure(s, "bytes") == sum(os.path.getsize(p) for p in files(folder))
+        wait_for("files to be written", lambda: prompt_cache_figure(s, "kept_total") == cached // 32 + 1)  # and the state
+        assert prompt_cache_figure(s, "bytes") == sum(os.path.getsize(p) for p in prompt_cache_files(folder))
         s.process.kill()
         s.process.wait()
         s.process.returncode = 0  # as asked
-    return len(files(folder)), cached, said
+    return len(prompt_cache_files(folder)), cached, said
 
 
 def found_after_a_restart(options, folder, prompt):
@@ -131,18 +121,18 @@ def found_after_a_restart(options, folder, prompt):
     with Server(*options) as s:
         assert ask(s, prompt, SECOND) == (0, *said), "another key's are not found"
         assert ask(s, prompt, FIRST) == (cached, *said)
-        assert figure(s, "found_total") == n and figure(s, "damaged_total") == 0
+        assert prompt_cache_figure(s, "found_total") == n and prompt_cache_figure(s, "damaged_total") == 0
         assert ask(s, prompt + " and", FIRST)[0] == cached
         assert ask(s, prompt[:150], FIRST)[0] == 0, "a shorter text has pages and no state"
     with Server(*options) as s:  # pages that are in memory are not read again
         assert ask(s, prompt[:150], FIRST)[0] == 0
         assert ask(s, prompt, FIRST) == (cached, *said)
-        assert 1 < figure(s, "found_total") < n
+        assert 1 < prompt_cache_figure(s, "found_total") < n
     return cached, said
 
 
 def damaged_ones_are_ignored(options, folder, prompt, said):
-    draw, good = random.Random(2), {p: open(p, "rb").read() for p in files(folder)}
+    draw, good = random.Random(2), {p: open(p, "rb").read() for p in prompt_cache_files(folder)}
     state, = (p for p in good if sum(len(d) == len(good[p]) for d in good.values()) == 1)  # the one of a size of its own
     for how in range(4):
         for path, data in good.items():
@@ -153,14 +143,14 @@ def damaged_ones_are_ignored(options, folder, prompt, said):
                                          data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1:])[how])
         with Server(*options) as s:
             assert ask(s, prompt, FIRST) == (0, *said), how
-            assert figure(s, "damaged_total") == 1 and not os.path.exists(state)
+            assert prompt_cache_figure(s, "damaged_total") == 1 and not os.path.exists(state)
             assert ask(s, prompt, FIRST)[1:] == tuple(said)
     for path, data in good.items():
         pathlib.Path(path).write_bytes(data)
     page = next(p for p in good if p != state)
     pathlib.Path(page).write_bytes(good[page][:-1] + bytes([good[page][-1] ^ 1]))
     with Server(*options) as s:  # a page before the state
-        assert ask(s, prompt, FIRST) == (0, *said) and figure(s, "damaged_total") == 1
+        assert ask(s, prompt, FIRST) == (0, *said) and prompt_cache_figure(s, "damaged_total") == 1
 
 
 def killed_amid_a_write(options, folder, prompt, cached, said, work):
@@ -173,7 +163,7 @@ def killed_amid_a_write(options, folder, prompt, cached, said, work):
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kill_at.c")
     subprocess.run([compiler, "-shared", "-fPIC", "-o", shim, source, "-ldl"], check=True)
     for at, found in (("write", 0), ("rename", 0), ("renamed", cached)):
-        for p in files(folder):
+        for p in prompt_cache_files(folder):
             os.remove(p)
         set_up = {"LD_PRELOAD": shim, "SWIFTLET_KILL_AT": at, "SWIFTLET_KILL_AFTER": str(cached // 32),
                   "ASAN_OPTIONS": "verify_asan_link_order=0"}
@@ -191,12 +181,12 @@ def killed_amid_a_write(options, folder, prompt, cached, said, work):
         assert s.process.wait(120) == -signal.SIGKILL
         s.errors.close()
         s.folder.cleanup()
-        assert len(files(folder)) == cached // 32 + (found > 0), (at, os.listdir(folder))
+        assert len(prompt_cache_files(folder)) == cached // 32 + (found > 0), (at, os.listdir(folder))
         with Server(*options) as s:
             assert ask(s, prompt, FIRST) == (found, *said), at
             assert ask(s, prompt, FIRST) == (cached, *said), at
-            wait_for("the state to be written", lambda: len(files(folder)) == cached // 32 + 1)
-            assert figure(s, "damaged_total") == 0
+            wait_for("the state to be written", lambda: len(prompt_cache_files(folder)) == cached // 32 + 1)
+            assert prompt_cache_figure(s, "damaged_total") == 0
 
 
 def main():
