@@ -13,7 +13,7 @@
 
 typedef __m512 vec;
 enum { LANES = 16, TILE_CHUNKS = 4, PAGES_AT_ONCE = 2 };
-#define TILE_HEADS 6
+#define TILE_HEADS 7
 #define TILE_QUERIES 8
 
 static inline __mmask16 first_lanes(int n) { return (__mmask16)((1u << n) - 1); }
