@@ -1,12 +1,18 @@
-/* Attention of a slice. A part is a bundle of rows of one sequence and key/value head. If the texts are long
- * and the parts do not divide evenly among the threads, the threads share each of those that are left over,
- * step by step. A part that one thread has alone reads whole rows of values and waits for nobody.
+/* Attention of a slice. A part is a bundle of rows of one sequence and key/value head, whose text is taken in
+ * chunks. If the texts are long and the parts do not divide evenly among the threads, the threads share the
+ * chunks of those that are left over.
  *
  * A row sees the committed tokens under its base and its own ancestors, in order of position. It never
  * touches other rows of the cache or of the pass. */
 #include "kernels/cpu/cpu.h"
 
+#include <float.h>
+#include <limits.h>
 #include <math.h>
+#include <string.h>
+
+/* Chunks whose sums are kept at once where threads share a part. */
+enum { SPAN = 32 };
 
 /* The factor of q·k at this position. */
 static float scale_at(const struct model_shape* s, int block, int position) {
@@ -29,8 +35,9 @@ static int seen_from(const struct model_shape* s, int window, int position) {
 struct attend_job {
 	struct cpu_backend* b;
 	int block, window, bundles;
-	int first;                    /* the parts before were done */
-	struct attention_share share; /* parts 0: each bundle is one thread's */
+	int first;      /* the parts before were done */
+	int span, runs; /* number of the first chunk, from a part's first on, and runs of them that a part is cut
+	                   into */
 };
 
 static struct attention_row row_of(const struct attend_job* job, int i, int h) {
@@ -60,28 +67,177 @@ static struct attention_row row_of(const struct attend_job* job, int i, int h) {
 	};
 }
 
+/* ---- a part's sums -------------------------------------------------------------------------- */
+
+/* Rows of a key/value head, and the chunks [first, end) that any of them sees. */
+struct attended {
+	struct attention_row row[MOST_ATTENTION_ROWS];
+	const float* q;
+	float* out;
+	size_t row_stride;
+	int n, queries, head_dim;
+	int first, end;
+};
+
 /* The bundles of a head follow one another, so that its keys and values stay in the processor's cache. */
-static void attend_part(void* user, int number, int thread) {
-	const struct attend_job* job = user;
-	struct attention_share share = job->share;
-	const int part = job->first + (share.parts ? number / share.parts : number);
-	share.part = share.parts ? number % share.parts : 0;
+static void find_part(const struct attend_job* job, int part, struct attended* a) {
 	struct cpu_backend* b = job->b;
 	const struct model_shape* s = &b->head.weights->shape;
 	const int h = part / job->bundles, first = b->bundle[part % job->bundles];
-	const int n = b->bundle[part % job->bundles + 1] - first;
 	const int group = s->heads / block_kv_heads(s, job->block);
-	const size_t head_dim = (size_t)block_head_dim(s, job->block);
-	struct attention_row rows[MOST_ATTENTION_ROWS];
-	for (int i = 0; i < n; i++)
-		rows[i] = row_of(job, first + i, h);
-	const size_t row_stride = (size_t)s->heads * head_dim;
-	const size_t at = (size_t)first * row_stride + (size_t)h * (size_t)group * head_dim;
-	const size_t scores = (size_t)attention_queries(s) * score_positions(b);
-	b->kernels->attention(b->mixed + at, b->q + at, row_stride, rows, n,
-	                      b->scores + (size_t)(share.parts ? part : thread) * scores,
-	                      share.parts ? &share : NULL);
+	a->n = b->bundle[part % job->bundles + 1] - first;
+	a->queries = a->n * group;
+	a->head_dim = block_head_dim(s, job->block);
+	a->row_stride = (size_t)s->heads * (size_t)a->head_dim;
+	a->first = INT_MAX;
+	a->end = 0;
+	for (int i = 0; i < a->n; i++) {
+		const struct attention_row row = row_of(job, first + i, h);
+		const int end = (row.base + row.n_ancestors + ATTENTION_CHUNK - 1) / ATTENTION_CHUNK;
+		a->row[i] = row;
+		a->first = row.from / ATTENTION_CHUNK < a->first ? row.from / ATTENTION_CHUNK : a->first;
+		a->end = end > a->end ? end : a->end;
+	}
+	const size_t at = (size_t)first * a->row_stride + (size_t)h * (size_t)(group * a->head_dim);
+	a->q = b->q + at;
+	a->out = b->mixed + at;
 }
+
+/* Chunks of a text, at most. */
+static size_t most_chunks(const struct cpu_backend* b) {
+	return ((size_t)b->context + MAX_ROWS) / ATTENTION_CHUNK + 1;
+}
+
+static size_t most_queries(const struct cpu_backend* b) {
+	return (size_t)attention_queries(&b->head.weights->shape);
+}
+
+/* Scores, the largest ones and mass of all chunks, and the sums: those of a span's chunks, and of all. */
+size_t attention_floats(const struct cpu_backend* b) {
+	const struct model_shape* s = &b->head.weights->shape;
+	const size_t head_dim = (size_t)larger_of(s->head_dim, s->full_head_dim);
+	return most_queries(b) *
+	       (CHUNK_SCORES + most_chunks(b) * (1 + CHUNK_PAGES) + 1 + (SPAN + 1) * (1 + head_dim));
+}
+
+/* Memory of the thread, or of the shared part, with this number. */
+static float* scores_of(const struct cpu_backend* b, int number) {
+	return b->attended + (size_t)number * attention_floats(b);
+}
+
+/* The sums over all chunks so far. */
+static struct attention_sums whole_sums(const struct cpu_backend* b, int number) {
+	float* at = scores_of(b, number) + most_queries(b) * (CHUNK_SCORES + most_chunks(b) * (1 + CHUNK_PAGES));
+	return (struct attention_sums){
+	    .most = at, .total = at + most_queries(b), .mixed = at + most_queries(b) * (2 + SPAN)};
+}
+
+/* The sums of a part's chunk, the i-th from its first on. */
+static struct attention_sums chunk_sums(const struct cpu_backend* b, const struct attended* a, int number,
+                                        int i) {
+	const size_t queries = most_queries(b), chunk = (size_t)i, slot = (size_t)(i % SPAN);
+	float* most = scores_of(b, number) + queries * CHUNK_SCORES;
+	const struct attention_sums whole = whole_sums(b, number);
+	return (struct attention_sums){
+	    .most = most + queries * chunk,
+	    .mass = most + queries * (most_chunks(b) + chunk * CHUNK_PAGES),
+	    .total = whole.total + queries * (1 + slot),
+	    .mixed = whole.mixed + queries * (size_t)a->head_dim * (1 + slot),
+	};
+}
+
+/* A sink takes part as one score more, which gives nothing. */
+static void begin_sums(const struct attended* a, struct attention_sums sums) {
+	const float* sinks = a->row->sinks;
+	for (int i = 0; i < a->queries; i++) {
+		sums.most[i] = sinks ? sinks[i % a->row->group] : -FLT_MAX;
+		sums.total[i] = sinks ? 1 : 0;
+	}
+	memset(sums.mixed, 0, (size_t)(a->queries * a->head_dim) * sizeof *sums.mixed);
+}
+
+/* The row's mass by page, of which each query has its share. */
+static void end_mass(const struct cpu_backend* b, const struct attended* a, int row, int number) {
+	const struct attention_row* r = &a->row[row];
+	const struct attention_sums whole = whole_sums(b, number);
+	const int pages = (r->base + r->n_ancestors + LIST_POSITIONS - 1) / LIST_POSITIONS;
+	memset(r->mass, 0, (size_t)pages * sizeof *r->mass);
+	for (int page = 0; page < pages; page += CHUNK_PAGES) {
+		const struct attention_sums sums = chunk_sums(b, a, number, page / CHUNK_PAGES);
+		for (int i = row * r->group; i < (row + 1) * r->group; i++) {
+			const float share = expf(sums.most[i] - whole.most[i]) / whole.total[i];
+			for (int p = 0; p < CHUNK_PAGES && page + p < pages; p++)
+				r->mass[page + p] += share * sums.mass[i * CHUNK_PAGES + p];
+		}
+	}
+}
+
+static void end_sums(const struct cpu_backend* b, const struct attended* a, int number) {
+	const struct attention_sums sums = whole_sums(b, number);
+	const int group = a->row->group;
+	for (int i = 0; i < a->queries; i++) {
+		const float* mixed = sums.mixed + (size_t)i * (size_t)a->head_dim;
+		float* out = a->out + (size_t)(i / group) * a->row_stride + (size_t)(i % group * a->head_dim);
+		const float share = 1.0f / sums.total[i];
+		for (int d = 0; d < a->head_dim; d++)
+			out[d] = mixed[d] * share;
+	}
+	for (int i = 0; i < a->n; i++)
+		if (a->row[i].mass)
+			end_mass(b, a, i, number);
+}
+
+/* ---- one thread's part ---------------------------------------------------------------------- */
+
+static void add_chunk(struct cpu_backend* b, const struct attended* a, int i, int number, int thread) {
+	b->kernels->attention(chunk_sums(b, a, number, i), a->q, a->row_stride, a->row, a->n, a->first + i,
+	                      scores_of(b, thread));
+}
+
+static void join_chunk(struct cpu_backend* b, const struct attended* a, int i, int number) {
+	b->kernels->attention_join(whole_sums(b, number), chunk_sums(b, a, number, i), a->queries, a->head_dim);
+}
+
+static void attend_part(void* user, int part, int thread) {
+	const struct attend_job* job = user;
+	struct attended a;
+	find_part(job, part, &a);
+	begin_sums(&a, whole_sums(job->b, thread));
+	for (int i = 0; i < a.end - a.first; i++) {
+		add_chunk(job->b, &a, i, thread, thread);
+		join_chunk(job->b, &a, i, thread);
+	}
+	end_sums(job->b, &a, thread);
+}
+
+/* ---- a part that the threads share ---------------------------------------------------------- */
+
+/* A run of a span's chunks */
+static void attend_run(void* user, int number, int thread) {
+	const struct attend_job* job = user;
+	const int part = number / job->runs, run = number % job->runs;
+	struct attended a;
+	find_part(job, job->first + part, &a);
+	const int left = a.end - a.first - job->span, count = left < 0 ? 0 : left < SPAN ? left : SPAN;
+	for (int i = count * run / job->runs; i < count * (run + 1) / job->runs; i++)
+		add_chunk(job->b, &a, job->span + i, part, thread);
+}
+
+static void join_span(void* user, int part, int thread) {
+	(void)thread;
+	const struct attend_job* job = user;
+	struct attended a;
+	find_part(job, job->first + part, &a);
+	if (job->span == 0)
+		begin_sums(&a, whole_sums(job->b, part));
+	const int chunks = a.end - a.first, end = chunks < job->span + SPAN ? chunks : job->span + SPAN;
+	for (int i = job->span; i < end; i++)
+		join_chunk(job->b, &a, i, part);
+	if (end == chunks && job->span < chunks)
+		end_sums(job->b, &a, part);
+}
+
+/* ---- parts ---------------------------------------------------------------------------------- */
 
 /* Cuts the rows [first, end) of one sequence into bundles, as even as possible, enough for all threads. */
 static int cut_bundles(struct cpu_backend* b, int kv_heads, int n_bundles, int first, int end, int slice) {
@@ -124,13 +280,24 @@ static void find_pages(struct cpu_backend* b, int block, int window, int n) {
 	}
 }
 
-/* True if some threads would be idle for long. */
-static bool worth_sharing(const struct cpu_backend* b, int n, int parts) {
-	enum { LONG = 512 }; /* positions: from there on a step takes longer than a meeting of the threads */
+/* The positions that the row which sees most of them sees. */
+static int most_seen(const struct cpu_backend* b, int n) {
 	int most = 0;
 	for (int i = 0; i < n; i++)
 		most = b->row[i].seen > most ? b->row[i].seen : most;
-	return most >= LONG && parts <= attention_turns(b) && parts % b->threads != 0;
+	return most;
+}
+
+/* Threads that would be idle for long share the parts that do not divide evenly among them. */
+static void share_parts(struct attend_job* job, int parts, int seen, double cost) {
+	struct cpu_backend* b = job->b;
+	/* windows of a part's rows begin one after another, and are cut on both sides */
+	const int chunks = (seen + MOST_ATTENTION_ROWS) / ATTENTION_CHUNK + 2;
+	job->runs = 4 * b->threads;
+	for (job->span = 0; job->span < chunks; job->span += SPAN) {
+		spread(b, parts * job->runs, cost, attend_run, job);
+		spread(b, parts, cost / ATTENTION_CHUNK, join_span, job);
+	}
 }
 
 void attend(struct cpu_backend* b, int block, int n) {
@@ -143,19 +310,16 @@ void attend(struct cpu_backend* b, int block, int n) {
 	    .bundles = make_bundles(b, kv_heads, n),
 	};
 	find_pages(b, block, job.window, n);
-	const int parts = job.bundles * kv_heads;
+	const int parts = job.bundles * kv_heads, seen = most_seen(b, n);
 	double cost = 0;
 	for (int i = 0; i < n; i++)
 		cost += (double)b->row[i].seen * (double)b->row[i].cache->place[block].slot_bytes * 2 * s->heads;
-	const int alone = worth_sharing(b, n, parts) ? parts / b->threads * b->threads : parts;
-	if (alone > 0)
-		spread(b, alone, cost * alone / parts, attend_part, &job);
-	job.first = alone;
-	for (int step = 0; alone < parts && step < ATTENTION_STEPS; step++) {
-		job.share.step = (enum attention_step)step;
-		job.share.parts = step == ATTENTION_MIX ? (block_head_dim(s, block) + 31) / 32 : 4 * b->threads;
-		spread(b, (parts - alone) * job.share.parts, cost * (parts - alone) / parts, attend_part, &job);
-	}
+	const int left_over = seen < 2 * ATTENTION_CHUNK ? 0 : parts % b->threads;
+	job.first = parts - left_over;
+	if (job.first > 0)
+		spread(b, job.first, cost * job.first / parts, attend_part, &job);
+	if (left_over > 0)
+		share_parts(&job, left_over, seen, cost * left_over / parts);
 	if (job.window == 0)
 		looked_add(b, block, n);
 }

@@ -520,7 +520,7 @@ static size_t lay_out(struct cpu_backend* b) {
 	const int full_dim = larger_of(s->head_dim, s->full_head_dim);
 	const size_t experts = (size_t)s->n_experts, chosen = (size_t)s->experts_used;
 	const size_t q = (size_t)s->heads * (size_t)full_dim, kv = most_keys(s);
-	const size_t threads = (size_t)b->threads, vocab = (size_t)s->vocab, positions = score_positions(b);
+	const size_t threads = (size_t)b->threads, vocab = (size_t)s->vocab;
 	const size_t inputs = (size_t)s->n_blocks * (size_t)s->token_input;
 	const struct weight_table* w = b->head.weights;
 	const size_t prepared = prepared_row_bytes(b, &w->output, b->block);
@@ -576,8 +576,7 @@ static size_t lay_out(struct cpu_backend* b) {
 		b->prepared[i] = take_workspace(b, &used, rows, prepared, 1);
 	b->looked = take_workspace(b, &used, (size_t)NOTED_ROWS * (size_t)most_kv_heads(s), (size_t)look_pages(b),
 	                           sizeof(float));
-	b->scores = take_workspace(b, &used, (size_t)attention_turns(b) * (size_t)attention_queries(s), positions,
-	                           sizeof(float));
+	b->attended = take_workspace(b, &used, threads, attention_floats(b), sizeof(float));
 	b->head_group = take_workspace(b, &used, 1, vocab / INTERLEAVED_ROWS + 1, sizeof(int32_t));
 	b->logits = take_workspace(b, &used, (size_t)b->head_rows, vocab, sizeof(float));
 	b->scratch = take_workspace(b, &used, threads * 2, vocab, sizeof(float));

@@ -137,7 +137,7 @@ struct cpu_backend {
 	int32_t* chosen;                /* (slice_rows, experts_used) ascending */
 	float *gathered, *given;        /* (slice_rows, dim) an expert's rows, in and out */
 	unsigned char* prepared[MAX_PRODUCTS]; /* (slice_rows) activation rows as kernels need them */
-	float* scores;                         /* (attention_turns, attention_queries, score_positions) */
+	float* attended;                       /* (threads, attention_floats) */
 	float* looked;       /* (NOTED_ROWS, most_kv_heads, look_pages) of a block's noted rows */
 	int head_rows;       /* rows of logits held at once */
 	int32_t* head_group; /* (vocab / 16 + 1) groups of the head's rows that are multiplied */
@@ -153,35 +153,25 @@ static inline struct cpu_backend* cpu_of(const struct backend* b) {
 	return (struct cpu_backend*)(uintptr_t)b;
 }
 
-/* Memory for one query's scores, with what a kernel may write past their end. */
-static inline size_t score_positions(const struct cpu_backend* b) {
-	return (size_t)b->context + MAX_ROWS + 32;
-}
-
 /* Pages of LIST_POSITIONS positions that a sequence may have. */
 static inline int look_pages(const struct cpu_backend* b) {
 	return (b->context + MAX_ROWS) / LIST_POSITIONS + 1;
 }
 
 /* Rows of a sequence that one part of attention takes at most: so many queries share one reading of the cache
- * and what is widened of it, and their scores fit a core's own cache at eight thousand positions. */
-enum { MOST_ATTENTION_ROWS = 24 };
+ * and what is widened of it, and their scores of a chunk fit a core's first cache. */
+enum { MOST_ATTENTION_ROWS = 32 };
 static inline int attention_rows(int group) {
 	return group < MOST_ATTENTION_ROWS ? MOST_ATTENTION_ROWS / group : 1;
 }
 static inline int larger_of(int a, int b) { return a > b ? a : b; }
-/* The most queries, in any kind of block, whose scores are kept at once; and key/value heads. */
+/* The most queries of a part, in any kind of block; and key/value heads. */
 static inline int attention_queries(const struct model_shape* s) {
 	const int group = s->heads / s->kv_heads, full = s->full_kv_heads ? s->heads / s->full_kv_heads : group;
 	return larger_of(attention_rows(group) * group, attention_rows(full) * full);
 }
 static inline int most_kv_heads(const struct model_shape* s) {
 	return larger_of(s->kv_heads, s->full_kv_heads);
-}
-
-/* Parts of attention whose scores are kept at once: one a thread, or all that threads share */
-static inline int attention_turns(const struct cpu_backend* b) {
-	return larger_of(b->threads, most_kv_heads(&b->head.weights->shape));
 }
 
 /* ---- cache.c ---- */
@@ -314,6 +304,8 @@ void altup_load(struct cpu_backend*, int i);
 void activate(enum activation, const struct xielu*, float* x, int n);
 
 /* ---- attention.c ---- */
+/* Floats that a part of attention needs. */
+size_t attention_floats(const struct cpu_backend*);
 /* mixed (n, heads·head_dim) = attention of the slice's queries q over their caches, block b. */
 void attend(struct cpu_backend*, int b, int n);
 

@@ -32,11 +32,21 @@ struct attention_row {
 	float* mass;
 };
 
-/* A part of one of attention's steps, where several threads share a call: each begins when all parts of the
- * one before have ended. Weights are cut by query, what is mixed by dimension, so no bit changes. */
-struct attention_share {
-	enum attention_step { ATTENTION_SCORES, ATTENTION_WEIGHTS, ATTENTION_MIX, ATTENTION_STEPS } step;
-	int part, parts;
+/* Attention takes a text in chunks, which are cut at multiples of ATTENTION_CHUNK positions, and joins them
+ * in order (as Dao et al. 2023, "Flash-Decoding", do). So it does not matter to the bits of a row which
+ * threads take the chunks, and which other rows are beside it. */
+enum {
+	ATTENTION_CHUNK = 256,
+	CHUNK_PAGES = ATTENTION_CHUNK / LIST_POSITIONS,
+	CHUNK_SCORES = ATTENTION_CHUNK + 16 /* floats from one query's to the next one's, on other cache lines */
+};
+
+/* Sums over some of the positions, of the n·group queries of a call. Weights are e^(score - most). */
+struct attention_sums {
+	float* most;  /* (queries) the largest score; -FLT_MAX of no position */
+	float* total; /* (queries) the weights */
+	float* mixed; /* (queries, head_dim) the weighted values */
+	float* mass;  /* (queries, CHUNK_PAGES) of a chunk: the weights by page of rows that want their mass */
 };
 
 /* One token of a head of the gated delta rule (struct recurrence). */
@@ -77,12 +87,14 @@ struct cpu_kernels {
 	void (*column_product)(float* out, size_t out_stride, const struct column_map*, int64_t tile,
 	                       struct column_span, const struct column_list*, int n);
 
-	/* out (group, head_dim) = softmax(scale·q·K)·V for one key/value head and each of n rows of one sequence,
-	 * which differ only in n_ancestors, ancestor, from and scale. q (group, head_dim); q and out of a row lie
-	 * row_stride floats after the previous row's; scores: (n, group, base + the longest n_ancestors, and 32
-	 * more each) scratch, the same for all shares. share: NULL for all of it. */
-	void (*attention)(float* out, const float* q, size_t row_stride, const struct attention_row*, int n,
-	                  float* scores, const struct attention_share* share);
+	/* The sums of softmax(scale·q·K)·V over a chunk, which one of the rows sees at least, for one key/value
+	 * head and each of n rows of one sequence. These differ only in n_ancestors, ancestor, from, scale and
+	 * mass. q (group, head_dim) of a row lies row_stride floats after the previous row's. scores: (n·group,
+	 * CHUNK_SCORES) scratch */
+	void (*attention)(struct attention_sums, const float* q, size_t row_stride, const struct attention_row*,
+	                  int n, int chunk, float* scores);
+	/* to = the sums over its positions and those of `chunk`; mass is left alone. */
+	void (*attention_join)(struct attention_sums to, struct attention_sums chunk, int queries, int head_dim);
 
 	/* The state (keys, values) behind a token, of the one before it, which may be the same memory: S = decay
 	 * · from; to = S + k ⊗ beta·(v - Sᵀk); out (values) = toᵀq, unless it is NULL. */
@@ -113,9 +125,9 @@ struct cpu_kernels {
 	{                                                                                                        \
 		.name = named, .prepare = prepares, .matmul = multiplies, .interleaves = interleaved,                \
 		.column_threshold = thresholds, .column_keep = keeps, .column_product = columns,                     \
-		.attention = attention, .delta_step = delta_step, .scan_step = scan_step, .rms_norm = rms_norm,      \
-		.gate = gate, .join = join, .store = store, .sum_exp = sum_exp, .softcap = softcap,                  \
-		.read = read_memory,                                                                                 \
+		.attention = attention, .attention_join = attention_join, .delta_step = delta_step,                  \
+		.scan_step = scan_step, .rms_norm = rms_norm, .gate = gate, .join = join, .store = store,            \
+		.sum_exp = sum_exp, .softcap = softcap, .read = read_memory,                                         \
 	}
 
 extern const struct cpu_kernels cpu_reference;

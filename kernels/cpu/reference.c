@@ -2,6 +2,7 @@
 #include "kernels/cpu/kernels.h"
 
 #include <assert.h>
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -51,65 +52,73 @@ static void widen_key(const struct attention_row* a, int position, float* out) {
 	dtype_to_float(a->type, row, out, a->head_dim);
 }
 
-/* A sink takes part as one score more, whose share nobody gets. */
-static void softmax(float* x, int n, const float* sink) {
-	float max = sink ? fmaxf(*sink, x[0]) : x[0], sum = 0;
-	for (int i = 1; i < n; i++)
-		max = x[i] > max ? x[i] : max;
-	if (sink)
-		sum = expf(*sink - max);
-	for (int i = 0; i < n; i++) {
-		x[i] = expf(x[i] - max);
-		sum += x[i];
-	}
+/* x = e^(x - max), returns their sum and the largest. */
+static float exponentials(float* x, int n, float* most) {
+	float sum = 0;
+	*most = -FLT_MAX;
 	for (int i = 0; i < n; i++)
-		x[i] /= sum;
+		*most = x[i] > *most ? x[i] : *most;
+	for (int i = 0; i < n; i++)
+		sum += x[i] = expf(x[i] - *most);
+	return sum;
 }
 
-/* The weights of n positions join their pages' sums. */
-static void add_mass(const float* weight, int n, float* mass) {
-	for (int p = 0; p < n; p++)
-		mass[p / LIST_POSITIONS] += weight[p];
-}
-
-static void attend_row(float* out, const float* q, const struct attention_row* a, float* scores) {
-	const int end = a->base + a->n_ancestors, n = end - a->from;
+/* The sums of one row's queries over positions [from, end). */
+static void attend_row(struct attention_sums out, const float* q, const struct attention_row* a, int from,
+                       int end, float* scores) {
 	float row[MAX_HEAD_DIM];
-	assert(a->head_dim <= MAX_HEAD_DIM && n > 0);
-	for (int p = a->from; p < end; p++) {
+	for (int p = from; p < end; p++) {
 		widen_key(a, p, row);
 		for (int g = 0; g < a->group; g++) {
 			float dot = 0;
 			for (int j = 0; j < a->head_dim; j++)
 				dot += q[g * a->head_dim + j] * row[j];
 			dot *= a->scale;
-			scores[(size_t)g * (size_t)n + (size_t)(p - a->from)] =
-			    a->softcap > 0 ? a->softcap * tanhf(dot / a->softcap) : dot;
+			scores[g * CHUNK_SCORES + p - from] = a->softcap > 0 ? a->softcap * tanhf(dot / a->softcap) : dot;
 		}
 	}
 	for (int g = 0; g < a->group; g++)
-		softmax(scores + (size_t)g * (size_t)n, n, a->sinks ? a->sinks + g : NULL);
-	if (a->mass)
-		memset(a->mass, 0, (size_t)((n + LIST_POSITIONS - 1) / LIST_POSITIONS) * sizeof *a->mass);
-	for (int g = 0; a->mass && g < a->group; g++)
-		add_mass(scores + (size_t)g * (size_t)n, n, a->mass);
-	memset(out, 0, (size_t)(a->group * a->head_dim) * sizeof *out);
-	for (int p = a->from; p < end; p++) {
+		out.total[g] = exponentials(scores + g * CHUNK_SCORES, end - from, out.most + g);
+	memset(out.mixed, 0, (size_t)(a->group * a->head_dim) * sizeof *out.mixed);
+	for (int p = from; p < end; p++) {
 		widen_value(a, p, row);
-		for (int g = 0; g < a->group; g++) {
-			const float weight = scores[(size_t)g * (size_t)n + (size_t)(p - a->from)];
+		for (int g = 0; g < a->group; g++)
 			for (int j = 0; j < a->head_dim; j++)
-				out[g * a->head_dim + j] += weight * row[j];
-		}
+				out.mixed[g * a->head_dim + j] += scores[g * CHUNK_SCORES + p - from] * row[j];
+	}
+	if (!a->mass)
+		return;
+	memset(out.mass, 0, (size_t)(a->group * CHUNK_PAGES) * sizeof *out.mass);
+	for (int g = 0; g < a->group; g++)
+		for (int p = from; p < end; p++)
+			out.mass[g * CHUNK_PAGES + p % ATTENTION_CHUNK / LIST_POSITIONS] +=
+			    scores[g * CHUNK_SCORES + p - from];
+}
+
+static void attention(struct attention_sums out, const float* q, size_t row_stride,
+                      const struct attention_row* a, int n, int chunk, float* scores) {
+	const int first = chunk * ATTENTION_CHUNK, last = first + ATTENTION_CHUNK;
+	for (int i = 0; i < n; i++) {
+		const int at = i * a->group, end = a[i].base + a[i].n_ancestors;
+		const struct attention_sums sums = {.most = out.most + at,
+		                                    .total = out.total + at,
+		                                    .mixed = out.mixed + at * a->head_dim,
+		                                    .mass = out.mass + at * CHUNK_PAGES};
+		assert(a->head_dim <= MAX_HEAD_DIM);
+		attend_row(sums, q + (size_t)i * row_stride, a + i, a[i].from > first ? a[i].from : first,
+		           end < last ? end : last, scores);
 	}
 }
 
-static void attention(float* out, const float* q, size_t row_stride, const struct attention_row* a, int n,
-                      float* scores, const struct attention_share* share) {
-	if (share && (share->step != ATTENTION_MIX || share->part > 0)) /* the last step does all of it */
-		return;
-	for (int i = 0; i < n; i++)
-		attend_row(out + (size_t)i * row_stride, q + (size_t)i * row_stride, a + i, scores);
+static void attention_join(struct attention_sums to, struct attention_sums chunk, int queries, int head_dim) {
+	for (int i = 0; i < queries; i++) {
+		const float most = fmaxf(to.most[i], chunk.most[i]);
+		const float factor = expf(to.most[i] - most), chunk_factor = expf(chunk.most[i] - most);
+		to.most[i] = most;
+		to.total[i] = to.total[i] * factor + chunk.total[i] * chunk_factor;
+		for (int j = i * head_dim; j < (i + 1) * head_dim; j++)
+			to.mixed[j] = to.mixed[j] * factor + chunk.mixed[j] * chunk_factor;
+	}
 }
 
 /* ---- recurrence ----------------------------------------------------------------------------- */

@@ -108,6 +108,8 @@ __attribute__((always_inline)) static inline void dots(enum dtype type, const fl
 
 static inline int end_of(const struct attention_row* a) { return a->base + a->n_ancestors; }
 
+static inline int larger(int a, int b) { return a > b ? a : b; }
+
 /* Positions from 0 on that lie at slots of their own number. */
 static int solid_of(const struct attention_row* a) {
 	int in_place = 0;
@@ -116,31 +118,31 @@ static int solid_of(const struct attention_row* a) {
 	return a->base + in_place;
 }
 
-/* The arguments that the rows of a call share. */
+/* The part of a chunk that the rows of a call see. */
 struct common {
 	int start, end;   /* of the positions that any of them sees; start is a multiple of PAGE_SLOTS */
-	int from, shared; /* [from, shared): seen by all, at the same slots */
+	int from, shared; /* [from, shared): seen by all, at the same slots; empty: both are start */
 	int solid;        /* positions that are shared, and lie at slots of their own number */
-	int stride;       /* of scores; a multiple of PAGE_SLOTS */
 };
 
-static struct common in_common(const struct attention_row* a, int n) {
+static struct common in_common(const struct attention_row* a, int n, int chunk) {
 	int least = a->from, most = a->from, end = end_of(a), same = a->n_ancestors;
 	for (int i = 1; i < n; i++) {
 		const int limit = smaller(same, a[i].n_ancestors);
 		for (same = 0; same < limit && a[i].ancestor[same] == a->ancestor[same];)
 			same++;
 		least = smaller(least, a[i].from);
-		most = a[i].from > most ? a[i].from : most;
-		end = end_of(a + i) > end ? end_of(a + i) : end;
+		most = larger(most, a[i].from);
+		end = larger(end, end_of(a + i));
 	}
-	const int start = least / PAGE_SLOTS * PAGE_SLOTS, shared = a->base + same;
-	return (struct common){.start = start,
-	                       .end = end,
-	                       .from = smaller(most, shared),
-	                       .shared = shared,
-	                       .solid = smaller(shared, solid_of(a)),
-	                       .stride = (end - start + PAGE_SLOTS - 1) / PAGE_SLOTS * PAGE_SLOTS};
+	struct common c = {.start = larger(least / PAGE_SLOTS * PAGE_SLOTS, chunk * ATTENTION_CHUNK),
+	                   .end = smaller(end, (chunk + 1) * ATTENTION_CHUNK)};
+	c.shared = smaller(a->base + same, c.end);
+	c.solid = smaller(c.shared, solid_of(a));
+	c.from = larger(most, c.start);
+	if (c.from >= c.shared)
+		c.from = c.shared = c.start;
+	return c;
 }
 
 /* Queries whose scores of a page's keys, or of two pages', are computed together, and where those go. */
@@ -260,10 +262,10 @@ __attribute__((always_inline)) static inline void widen_keys(enum dtype type, co
 }
 
 /* Scores of n rows' queries with the keys of one or more pages from position `first` on, in tiles as even as
- * they can be. Theirs begin at `to`, `stride` floats apart. wide: memory for a page's keys as floats. */
+ * they can be. Theirs begin at `to`, CHUNK_SCORES floats apart. wide: memory for a page's keys as floats. */
 static void score_pages(const struct attention_row* a, int n, const float* q, size_t row_stride,
                         const unsigned char* const key[], int pages, int first,
-                        const unsigned char* const ahead[], float* to, size_t stride, float* wide) {
+                        const unsigned char* const ahead[], float* to, float* wide) {
 	const int queries = n * a->group, tiles = (queries + TILE_QUERIES - 1) / TILE_QUERIES;
 	const unsigned char* const widened[] = {(const unsigned char*)wide};
 	enum dtype type = a->type;
@@ -278,7 +280,7 @@ static void score_pages(const struct attention_row* a, int n, const float* q, si
 	struct scored s[TILE_QUERIES];
 	for (int t = 0, i = 0, g = 0; t < tiles; t++) {
 		const int count = queries * (t + 1) / tiles - queries * t / tiles;
-		for (int j = 0; j < count; j++, to += stride) {
+		for (int j = 0; j < count; j++, to += CHUNK_SCORES) {
 			s[j] = (struct scored){.row = a + i, .q = q + g * a->head_dim, .to = to};
 			if (++g == a->group) {
 				g = 0;
@@ -292,15 +294,14 @@ static void score_pages(const struct attention_row* a, int n, const float* q, si
 	}
 }
 
-/* scores (n, group, stride) of the positions [first, end), both multiples of PAGE_SLOTS behind c->start */
+/* scores (n, group, CHUNK_SCORES) of whole pages from c->start on */
 static void score(const struct attention_row* a, int n, const float* q, size_t row_stride,
-                  const struct common* c, int first, int end, float* scores) {
+                  const struct common* c, float* scores) {
 	_Alignas(64) unsigned char gathered[PAGE_SLOTS * MAX_HEAD_DIM * sizeof(float)];
 	_Alignas(64) float wide[PAGE_SLOTS * MAX_HEAD_DIM];
-	const size_t stride = (size_t)c->stride;
 	const int most = n * a->group <= PAIR_QUERIES ? PAGES_AT_ONCE : 1;
-	const int solid = a->key == a->value ? 0 : smaller(end, c->solid);
-	for (int pages = 1; first < end; first += pages * PAGE_SLOTS) {
+	const int solid = a->key == a->value ? 0 : c->solid;
+	for (int first = c->start, pages = 1; first < c->end; first += pages * PAGE_SLOTS) {
 		float* to = scores + (first - c->start);
 		const unsigned char *key[PAGES_AT_ONCE], *ahead[PAGES_AT_ONCE];
 		pages = first + most * PAGE_SLOTS <= solid ? most : 1;
@@ -310,13 +311,13 @@ static void score(const struct attention_row* a, int n, const float* q, size_t r
 				key[p] = a->page[at] + a->key;
 				ahead[p] = a->page[behind * PAGE_SLOTS < a->base ? behind : at] + a->key;
 			}
-			score_pages(a, n, q, row_stride, key, pages, first, ahead, to, stride, wide);
+			score_pages(a, n, q, row_stride, key, pages, first, ahead, to, wide);
 			continue;
 		}
 		for (int i = 0; i < n; i++) {
 			key[0] = find_keys(a + i, first, gathered);
 			score_pages(a + i, 1, q + (size_t)i * row_stride, row_stride, key, 1, first, NULL,
-			            to + (size_t)(i * a->group) * stride, stride, wide);
+			            to + i * a->group * CHUNK_SCORES, wide);
 		}
 	}
 }
@@ -336,22 +337,18 @@ static float largest_of(const float* x, int n) {
 	return vec_largest(most[0]);
 }
 
-/* x = e^(x - max), n a multiple of PAGE_SLOTS; returns one over their sum. A sink takes part as one score
- * more. */
-static float exponentials(float* x, int n, const float* sink) {
+/* x = e^(x - max), n a multiple of PAGE_SLOTS; returns their sum, and what was the largest. */
+static float exponentials(float* x, int n, float* most) {
 	const float largest = largest_of(x, n);
-	const vec max = vec_set(sink && *sink > largest ? *sink : largest);
+	*most = largest > -FLT_MAX ? largest : -FLT_MAX;
+	const vec max = vec_set(*most);
 	vec sum = vec_set(0);
 	for (int i = 0; i < n; i += LANES) {
 		const vec e = vec_exp_of_negative(vec_sub(vec_load(x + i), max));
 		vec_store(x + i, e);
 		sum = vec_add(sum, e);
 	}
-	if (!sink)
-		return 1.0f / vec_sum(sum);
-	float lanes[LANES];
-	vec_store(lanes, vec_exp(vec_sub(vec_set(*sink), max)));
-	return 1.0f / (vec_sum(sum) + lanes[0]);
+	return vec_sum(sum);
 }
 
 /* One query head of one row: where its mixed values go, and its weights by position. */
@@ -505,39 +502,29 @@ static mix_function* const mix_heads[TILE_HEADS] = {mix_1, mix_2, mix_3,
 #endif
 };
 
-/* The weights of one query's n positions (whole vectors, zero behind the last) join their pages' sums. */
-static void add_mass(const float* weight, int n, float rescale, float* mass) {
-	for (int p = 0; p < n; p += LIST_POSITIONS) {
-		vec sum = vec_load(weight + p);
-		for (int i = p + LANES; i < smaller(p + LIST_POSITIONS, n); i += LANES)
+/* mass (CHUNK_PAGES) = the sums of a query's n weights, whole vectors of them, by page */
+static void sum_pages(const float* weight, int n, float* mass) {
+	for (int page = 0; page < CHUNK_PAGES; page++) {
+		vec sum = vec_set(0);
+		for (int i = page * LIST_POSITIONS; i < smaller((page + 1) * LIST_POSITIONS, n); i += LANES)
 			sum = vec_add(sum, vec_load(weight + i));
-		mass[p / LIST_POSITIONS] += rescale * vec_sum(sum);
+		mass[page] = vec_sum(sum);
 	}
 }
 
-static void note_mass(const struct attention_row* a, int head, const float* weight, float rescale) {
-	const int n = (end_of(a) + LANES - 1) / LANES * LANES;
-	if (head == 0)
-		memset(a->mass, 0, (size_t)((n + LIST_POSITIONS - 1) / LIST_POSITIONS) * sizeof *a->mass);
-	add_mass(weight, n, rescale, a->mass);
-}
-
-/* What a call to attention has found before values are mixed. */
+/* A call to attention before values are mixed. */
 struct weighed {
 	const struct attention_row* row; /* (queries / group) */
 	struct common common;
-	float* out;
-	size_t row_stride;
+	float* out; /* (queries, head_dim) */
 	int queries;
-	const float* weight;  /* (queries, common.stride) */
-	const float* rescale; /* (queries) one over the sum of its weights */
+	const float* weight; /* (queries, CHUNK_SCORES) */
 };
 
 static struct mixed mixed_query(const struct weighed* w, int query) {
-	const int row = query / w->row->group, g = query % w->row->group;
-	return (struct mixed){.row = w->row + row,
-	                      .out = w->out + (size_t)row * w->row_stride + g * w->row->head_dim,
-	                      .weight = w->weight + (size_t)query * (size_t)w->common.stride};
+	return (struct mixed){.row = w->row + query / w->row->group,
+	                      .out = w->out + (size_t)query * (size_t)w->row->head_dim,
+	                      .weight = w->weight + query * CHUNK_SCORES};
 }
 
 /* Dimensions [first, end) of all queries' outputs += a stretch's values. */
@@ -595,66 +582,73 @@ static void mix_shared(const struct weighed* w, int first, int end) {
 	}
 }
 
-/* Dimensions [first, end) of the outputs: each sum takes its positions in order, so first come those that
- * only its own row sees, then those that all rows share, then again its own. */
-static void mix(const struct weighed* w, int first, int end) {
+/* Each sum takes its positions in order. So first come those that only its own row sees, then those that all
+ * rows share, then again its own. */
+static void mix(const struct weighed* w) {
 	const struct common* c = &w->common;
+	const int head_dim = w->row->head_dim;
 	for (int i = 0; i < w->queries; i++) {
 		const struct mixed m = mixed_query(w, i);
-		const struct stretch before = {.start = c->start, .from = m.row->from, .end = c->from};
-		memset(m.out + first, 0, (size_t)(end - first) * sizeof *m.out);
+		const struct stretch before = {
+		    .start = c->start, .from = larger(m.row->from, c->start), .end = c->from};
+		memset(m.out, 0, (size_t)head_dim * sizeof *m.out);
 		if (before.from < before.end)
-			mix_heads[0](&m, &before, first, end);
+			mix_heads[0](&m, &before, 0, head_dim);
 	}
-	mix_shared(w, first, end);
+	mix_shared(w, 0, head_dim);
 	for (int i = 0; i < w->queries; i++) {
 		const struct mixed m = mixed_query(w, i);
 		const struct stretch behind = {.start = c->start,
-		                               .from = m.row->from > c->shared ? m.row->from : c->shared,
-		                               .end = end_of(m.row)};
+		                               .from = larger(larger(m.row->from, c->start), c->shared),
+		                               .end = smaller(end_of(m.row), c->end)};
 		if (behind.from < behind.end)
-			mix_heads[0](&m, &behind, first, end);
-		for (int d = first; d < end; d += LANES)
-			store_sum(m.out + d, vec_mul(load_sum(m.out + d, end - d), vec_set(w->rescale[i])), end - d);
+			mix_heads[0](&m, &behind, 0, head_dim);
 	}
 }
 
-/* The share's part of n things */
-static inline void part_of(const struct attention_share* share, int n, int* first, int* end) {
-	*first = n * share->part / share->parts;
-	*end = n * (share->part + 1) / share->parts;
+static void attention(struct attention_sums out, const float* q, size_t row_stride,
+                      const struct attention_row* a, int n, int chunk, float* scores) {
+	const struct weighed w = {.row = a,
+	                          .common = in_common(a, n, chunk),
+	                          .out = out.mixed,
+	                          .queries = n * a->group,
+	                          .weight = scores};
+	const int seen = w.common.end - w.common.start, whole = (seen + PAGE_SLOTS - 1) / PAGE_SLOTS * PAGE_SLOTS;
+	score(a, n, q, row_stride, &w.common, scores);
+	for (int i = 0; i < w.queries; i++) {
+		out.total[i] = exponentials(scores + i * CHUNK_SCORES, whole, out.most + i);
+		if (a[i / a->group].mass)
+			sum_pages(scores + i * CHUNK_SCORES, whole, out.mass + i * CHUNK_PAGES);
+	}
+	mix(&w);
 }
 
-static void attention(float* out, const float* q, size_t row_stride, const struct attention_row* a, int n,
-                      float* scores, const struct attention_share* share) {
-	const struct attention_share all = {.parts = 1}, *mine = share ? share : &all;
-	const struct common c = in_common(a, n);
-	const int queries = n * a->group;
-	float* rescale = scores + (size_t)queries * (size_t)c.stride; /* (queries) */
-	int first, end;
-	if (!share || share->step == ATTENTION_SCORES) {
-		part_of(mine, c.stride / PAGE_SLOTS, &first, &end);
-		score(a, n, q, row_stride, &c, c.start + first * PAGE_SLOTS, c.start + end * PAGE_SLOTS, scores);
+/* One query's weighted values, and those of a chunk, by their factors. */
+static inline void join_mixed(float* to, const float* chunk, float factor, float chunk_factor, int head_dim) {
+	for (int d = 0; d < head_dim; d += LANES) {
+		const int left = head_dim - d;
+		const vec before = vec_mul(load_sum(to + d, left), vec_set(factor));
+		store_sum(to + d, vec_fma(load_sum(chunk + d, left), vec_set(chunk_factor), before), left);
 	}
-	if (!share || share->step == ATTENTION_WEIGHTS) {
-		part_of(mine, queries, &first, &end);
-		for (int i = first; i < end; i++) {
-			float* weight = scores + (size_t)i * (size_t)c.stride;
-			rescale[i] = exponentials(weight, c.stride, a->sinks ? a->sinks + i % a->group : NULL);
+}
+
+/* Of two sums that are weighted by their own largest scores, the one with the smaller is weighted anew. */
+static void attention_join(struct attention_sums to, struct attention_sums chunk, int queries, int head_dim) {
+	float factor[LANES], chunk_factor[LANES];
+	for (int first = 0; first < queries; first += LANES) {
+		const int n = smaller(LANES, queries - first);
+		const vec most = load_sum(to.most + first, n), chunk_most = load_sum(chunk.most + first, n);
+		const vec larger = vec_max(most, chunk_most);
+		const vec scale = vec_exp_of_negative(vec_sub(most, larger));
+		const vec chunk_scale = vec_exp_of_negative(vec_sub(chunk_most, larger));
+		const vec total = vec_mul(load_sum(to.total + first, n), scale);
+		store_sum(to.total + first, vec_fma(load_sum(chunk.total + first, n), chunk_scale, total), n);
+		store_sum(to.most + first, larger, n);
+		vec_store(factor, scale);
+		vec_store(chunk_factor, chunk_scale);
+		for (int i = 0; i < n; i++) {
+			const size_t at = (size_t)(first + i) * (size_t)head_dim;
+			join_mixed(to.mixed + at, chunk.mixed + at, factor[i], chunk_factor[i], head_dim);
 		}
 	}
-	if (share && share->step != ATTENTION_MIX)
-		return;
-	for (int i = 0; i < queries && mine->part == 0; i++)
-		if (a[i / a->group].mass)
-			note_mass(a + i / a->group, i % a->group, scores + (size_t)i * (size_t)c.stride, rescale[i]);
-	const struct weighed w = {.row = a,
-	                          .common = c,
-	                          .out = out,
-	                          .row_stride = row_stride,
-	                          .queries = queries,
-	                          .weight = scores,
-	                          .rescale = rescale};
-	part_of(mine, (a->head_dim + 31) / 32, &first, &end);
-	mix(&w, first * 32, smaller(end * 32, a->head_dim));
 }

@@ -47,14 +47,26 @@ static void unharmed(const struct guarded* g, size_t used, const char* what) {
 			fail_msg("%s wrote outside its output", what);
 }
 
-static void near(const float* expected, const float* got, int n, float tolerance, const char* what) {
+static float largest_of(const float* x, int n) {
 	float largest = 1e-30f;
 	for (int i = 0; i < n; i++)
-		largest = fmaxf(largest, fabsf(expected[i]));
+		largest = fmaxf(largest, fabsf(x[i]));
+	return largest;
+}
+
+/* The tolerance is a share of the largest element, or of `least` if that is more: of the terms of sums that
+ * may cancel out. */
+static void near_terms(const float* expected, const float* got, int n, float tolerance, float least,
+                       const char* what) {
+	const float largest = fmaxf(least, largest_of(expected, n));
 	for (int i = 0; i < n; i++)
 		if (!(fabsf(expected[i] - got[i]) <= tolerance * largest))
 			fail_msg("%s: element %d of %d is %g, %g was expected", what, i, n, (double)got[i],
 			         (double)expected[i]);
+}
+
+static void near(const float* expected, const float* got, int n, float tolerance, const char* what) {
+	near_terms(expected, got, n, tolerance, 0, what);
 }
 
 static const struct cpu_kernels* fast[MAX_ISAS];
@@ -226,7 +238,7 @@ static void sums_of_exp(void** state) {
 
 /* ---- attention ------------------------------------------------------------------------------------ */
 
-enum { CASE_SLOTS = 512, CASE_PAGES = CASE_SLOTS / PAGE_SLOTS };
+enum { CASE_SLOTS = 1024, CASE_PAGES = CASE_SLOTS / PAGE_SLOTS, CASE_MASS = CASE_SLOTS / LIST_POSITIONS };
 
 struct attention_case {
 	struct attention_row row;
@@ -265,7 +277,7 @@ static void make_case(struct attention_case* c) {
 	if (type == DTYPE_Q8_0)
 		head_dim = (head_dim + 31) / 32 * 32;
 	const int group = groups[random_below(9)];
-	const int base = random_below(4) ? random_below(200) : random_below(3), pending = 1 + random_below(40);
+	const int base = random_below(4) ? random_below(700) : random_below(3), pending = 1 + random_below(40);
 	c->q = calloc((size_t)(group * head_dim), sizeof(float));
 	random_row(c->q, group * head_dim, 2);
 	random_row(c->sinks, group, 4);
@@ -296,19 +308,62 @@ static void make_case(struct attention_case* c) {
 		c->ancestor[i] = at;
 }
 
+enum { TOGETHER = 8, MOST_QUERIES = TOGETHER * 70, MOST_CHUNKS = CASE_SLOTS / ATTENTION_CHUNK };
+
+/* Rows' attention and mass by a table's functions, as kernels/cpu/attention.c has them from all chunks. They
+ * are computed from the last to the first if `backwards`. */
+static void attend_rows(const struct cpu_kernels* k, float* out, const float* q, size_t stride,
+                        const struct attention_row* rows, int n, bool backwards) {
+	static float most[MOST_CHUNKS + 1][MOST_QUERIES], total[MOST_CHUNKS + 1][MOST_QUERIES];
+	static float mixed[MOST_CHUNKS + 1][3 * MOST * TOGETHER], mass[MOST_CHUNKS][MOST_QUERIES][CHUNK_PAGES];
+	static float scores[MOST_QUERIES * CHUNK_SCORES];
+	const int group = rows->group, head_dim = rows->head_dim, queries = n * group;
+	int first = MOST_CHUNKS, end = 0;
+	for (int i = 0; i < n; i++) {
+		const int last = (rows[i].base + rows[i].n_ancestors - 1) / ATTENTION_CHUNK;
+		first = rows[i].from / ATTENTION_CHUNK < first ? rows[i].from / ATTENTION_CHUNK : first;
+		end = last + 1 > end ? last + 1 : end;
+	}
+	for (int i = first; i < end; i++) {
+		const int c = backwards ? first + end - 1 - i : i;
+		k->attention((struct attention_sums){most[c], total[c], mixed[c], mass[c][0]}, q, stride, rows, n, c,
+		             scores);
+	}
+	const struct attention_sums whole = {most[MOST_CHUNKS], total[MOST_CHUNKS], mixed[MOST_CHUNKS], NULL};
+	for (int i = 0; i < queries; i++) {
+		whole.most[i] = rows->sinks ? rows->sinks[i % group] : -FLT_MAX;
+		whole.total[i] = rows->sinks ? 1 : 0;
+	}
+	memset(whole.mixed, 0, (size_t)(queries * head_dim) * sizeof(float));
+	for (int c = first; c < end; c++)
+		k->attention_join(whole, (struct attention_sums){most[c], total[c], mixed[c], NULL}, queries,
+		                  head_dim);
+	for (int i = 0; i < queries; i++)
+		for (int d = 0; d < head_dim; d++)
+			out[(size_t)(i / group) * stride + (size_t)(i % group * head_dim + d)] =
+			    whole.mixed[i * head_dim + d] * (1.0f / whole.total[i]);
+	for (int i = 0; i < queries; i++) {
+		const struct attention_row* row = rows + i / group;
+		const int pages = (row->base + row->n_ancestors + LIST_POSITIONS - 1) / LIST_POSITIONS;
+		for (int p = 0; p < pages && row->mass; p++)
+			row->mass[p] = (i % group ? row->mass[p] : 0) + expf(most[p / CHUNK_PAGES][i] - whole.most[i]) /
+			                                                    whole.total[i] *
+			                                                    mass[p / CHUNK_PAGES][i][p % CHUNK_PAGES];
+	}
+}
+
 static void attentions(void** state) {
 	(void)state;
 	static struct guarded expected, got;
-	static float scores[70 * 600];
 	for (int round = 0; round < 400; round++) {
 		struct attention_case c;
 		make_case(&c);
 		const int n = c.row.group * c.row.head_dim;
 		if (n <= MOST * 3) {
-			cpu_reference.attention((float*)(void*)expected.bytes, c.q, 0, &c.row, 1, scores, NULL);
+			attend_rows(&cpu_reference, (float*)(void*)expected.bytes, c.q, 0, &c.row, 1, false);
 			for (int i = 0; i < n_fast; i++) {
 				poison(&got);
-				fast[i]->attention((float*)(void*)got.bytes, c.q, 0, &c.row, 1, scores, NULL);
+				attend_rows(fast[i], (float*)(void*)got.bytes, c.q, 0, &c.row, 1, false);
 				unharmed(&got, (size_t)n * 4, "attention");
 				near((float*)(void*)expected.bytes, (float*)(void*)got.bytes, n, 3e-6f, "attention");
 			}
@@ -322,15 +377,14 @@ static void attentions(void** state) {
 static void attention_division(void** state) {
 	(void)state;
 	static struct guarded committed, pending;
-	static float scores[70 * 600];
 	for (int round = 0; round < 200 * n_fast; round++) {
 		const struct cpu_kernels* k =
 		    round % (n_fast + 1) == n_fast ? &cpu_reference : fast[round % (n_fast + 1)];
 		struct attention_case c;
 		make_case(&c);
 		const int n = c.row.group * c.row.head_dim, end = c.row.base + c.row.n_ancestors;
-		if (n <= MOST * 3 && end <= 300) {
-			k->attention((float*)(void*)pending.bytes, c.q, 0, &c.row, 1, scores, NULL);
+		if (n <= MOST * 3 && end <= CASE_SLOTS) {
+			attend_rows(k, (float*)(void*)pending.bytes, c.q, 0, &c.row, 1, false);
 			/* gather the rows to the front, in order */
 			for (int i = 0; i < c.row.n_ancestors; i++) {
 				const int to = c.row.base + i, from = c.ancestor[i];
@@ -342,7 +396,7 @@ static void attention_division(void** state) {
 			c.row.base = end - 1;
 			c.row.n_ancestors = 1;
 			c.row.ancestor = &last;
-			k->attention((float*)(void*)committed.bytes, c.q, 0, &c.row, 1, scores, NULL);
+			attend_rows(k, (float*)(void*)committed.bytes, c.q, 0, &c.row, 1, false);
 			assert_memory_equal(pending.bytes, committed.bytes, (size_t)n * sizeof(float));
 		}
 		free(c.q);
@@ -353,11 +407,11 @@ static void attention_division(void** state) {
 /* The softmax's weights of each page in doubles, over the scores that the plain kernel would have. */
 static void plain_mass(const struct attention_case* c, double* mass) {
 	const struct attention_row* a = &c->row;
-	static double score[600];
+	static double score[CASE_SLOTS];
 	float key[256];
 	unsigned char stored[sizeof key];
 	const int end = a->base + a->n_ancestors;
-	memset(mass, 0, 10 * sizeof *mass);
+	memset(mass, 0, CASE_MASS * sizeof *mass);
 	for (int g = 0; g < a->group; g++) {
 		double sum = a->sinks ? exp((double)a->sinks[g]) : 0;
 		for (int p = 0; p < end; p++) {
@@ -379,7 +433,6 @@ static void plain_mass(const struct attention_case* c, double* mass) {
 static void attention_mass(void** state) {
 	(void)state;
 	static struct guarded plain, got;
-	static float scores[70 * 600];
 	for (int round = 0; round < 100 * (n_fast + 1); round++) {
 		const struct cpu_kernels* k =
 		    round % (n_fast + 1) == n_fast ? &cpu_reference : fast[round % (n_fast + 1)];
@@ -388,20 +441,12 @@ static void attention_mass(void** state) {
 		c.row.from = 0;
 		const int n = c.row.group * c.row.head_dim;
 		if (n <= MOST * 3) {
-			float mass[12];
-			double expected[10];
+			float mass[CASE_MASS + 2];
+			double expected[CASE_MASS];
 			memset(mass, 0x5a, sizeof mass);
-			k->attention((float*)(void*)plain.bytes, c.q, 0, &c.row, 1, scores, NULL);
+			attend_rows(k, (float*)(void*)plain.bytes, c.q, 0, &c.row, 1, false);
 			c.row.mass = mass;
-			if (round % 2)
-				for (int step = 0; step < ATTENTION_STEPS; step++)
-					for (int part = 0; part < (c.row.head_dim + 31) / 32; part++) {
-						const struct attention_share share = {(enum attention_step)step, part,
-						                                      (c.row.head_dim + 31) / 32};
-						k->attention((float*)(void*)got.bytes, c.q, 0, &c.row, 1, scores, &share);
-					}
-			else
-				k->attention((float*)(void*)got.bytes, c.q, 0, &c.row, 1, scores, NULL);
+			attend_rows(k, (float*)(void*)got.bytes, c.q, 0, &c.row, 1, round % 2);
 			assert_memory_equal(plain.bytes, got.bytes, (size_t)n * sizeof(float));
 			plain_mass(&c, expected);
 			const int pages = (c.row.base + c.row.n_ancestors + LIST_POSITIONS - 1) / LIST_POSITIONS;
@@ -419,7 +464,6 @@ static void attention_mass(void** state) {
 static void attention_keys_are_values(void** state) {
 	(void)state;
 	static struct guarded apart, one;
-	static float scores[70 * 600];
 	for (int round = 0; round < 100 * (n_fast + 1); round++) {
 		const struct cpu_kernels* k =
 		    round % (n_fast + 1) == n_fast ? &cpu_reference : fast[round % (n_fast + 1)];
@@ -429,17 +473,15 @@ static void attention_keys_are_values(void** state) {
 		for (int i = 0; i < c.row.base + 300; i++)
 			key_put(c.row.type, page_of(&c, i), i % PAGE_SLOTS, slot_of(&c, c.row.value, i), c.row.head_dim);
 		if (n <= MOST * 3) {
-			k->attention((float*)(void*)apart.bytes, c.q, 0, &c.row, 1, scores, NULL);
+			attend_rows(k, (float*)(void*)apart.bytes, c.q, 0, &c.row, 1, false);
 			c.row.key = c.row.value;
-			k->attention((float*)(void*)one.bytes, c.q, 0, &c.row, 1, scores, NULL);
+			attend_rows(k, (float*)(void*)one.bytes, c.q, 0, &c.row, 1, false);
 			assert_memory_equal(apart.bytes, one.bytes, (size_t)n * sizeof(float));
 		}
 		free(c.q);
 		free(c.memory);
 	}
 }
-
-enum { TOGETHER = 8 };
 
 /* Rows of one tree: each has some of the case's ancestors, then others of its own, and its own window. */
 static void make_rows(const struct attention_case* c, struct attention_row* rows,
@@ -459,20 +501,9 @@ static void make_rows(const struct attention_case* c, struct attention_row* rows
 	}
 }
 
-/* Step by step, each in parts. */
-static void attend_in_shares(const struct cpu_kernels* k, float* out, const float* q, size_t stride,
-                             const struct attention_row* rows, int n, float* scores) {
-	for (int step = 0; step < ATTENTION_STEPS; step++) {
-		struct attention_share share = {.step = (enum attention_step)step, .parts = 1 + random_below(6)};
-		for (share.part = share.parts; share.part-- > 0;)
-			k->attention(out, q, stride, rows, n, scores, &share);
-	}
-}
-
-/* A row has the bits that it has alone, with any other rows and any number of threads. */
+/* A row has the bits that it has alone, with any other rows, whenever its chunks are computed. */
 static void attention_together(void** state) {
 	(void)state;
-	static float scores[TOGETHER * 70 * 600];
 	static struct guarded alone;
 	for (int round = 0; round < 200 * (n_fast + 1); round++) {
 		const struct cpu_kernels* k =
@@ -487,13 +518,9 @@ static void attention_together(void** state) {
 		float *q = calloc((size_t)n * stride, sizeof *q), *got = calloc((size_t)n * stride, sizeof *got);
 		random_row(q, n * (int)stride, 2);
 		if (width <= MOST * 3) {
-			if (round % 2)
-				attend_in_shares(k, got, q, stride, rows, n, scores);
-			else
-				k->attention(got, q, stride, rows, n, scores, NULL);
+			attend_rows(k, got, q, stride, rows, n, round % 2);
 			for (int i = 0; i < n; i++) {
-				k->attention((float*)(void*)alone.bytes, q + (size_t)i * stride, 0, rows + i, 1, scores,
-				             NULL);
+				attend_rows(k, (float*)(void*)alone.bytes, q + (size_t)i * stride, 0, rows + i, 1, false);
 				assert_memory_equal(alone.bytes, got + (size_t)i * stride, (size_t)width * sizeof *got);
 			}
 		}
@@ -540,7 +567,7 @@ static void try_steps(step* plain_step, step* fast_step, const char* name) {
 		} else
 			fast_step(fast_state, fast_state, got, &row, keys, values);
 		unharmed(&out, (size_t)values * 4, name);
-		near(plain, got, values, 2e-5f, name);
+		near_terms(plain, got, values, 2e-5f, largest_of(plain_state, (int)n) * largest_of(q, keys), name);
 		near(plain_state, fast_state, (int)n, 2e-5f, name);
 	}
 	for (int i = 0; i < GUARD; i++)

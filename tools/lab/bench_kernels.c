@@ -21,6 +21,8 @@ enum {
 	HEAD_DIM = 64,
 	GROUP = 8,
 	CONTEXT = 4096,
+	ATTENTION_ROWS = 4,
+	MOST_QUERIES = ATTENTION_ROWS * GROUP,
 	SWEEPS = 5,
 	MAX_THREADS = 256
 };
@@ -32,8 +34,11 @@ struct sweeps {
 	_Alignas(4096) unsigned char buffer[BUFFER_BYTES];
 	_Alignas(64) unsigned char prepared[SLICE_ROWS * (MATRIX_COLS * 4 + 4096)];
 	float x[SLICE_ROWS * MATRIX_COLS];
-	float out[SLICE_ROWS * MATRIX_ROWS]; /* and attention's outputs a thread */
-	float scores[MAX_THREADS * GROUP * (CONTEXT + 1)];
+	float out[SLICE_ROWS * MATRIX_ROWS];
+	struct {
+		float most[2][MOST_QUERIES], total[2][MOST_QUERIES], mixed[2][MOST_QUERIES * HEAD_DIM];
+		float mass[MOST_QUERIES * CHUNK_PAGES], scores[MOST_QUERIES * CHUNK_SCORES];
+	} attention[MAX_THREADS];
 	uint64_t sink[MAX_THREADS * 8];
 	const struct cpu_kernels* kernels;
 	struct pool* pool;
@@ -104,19 +109,30 @@ static void attention_part(void* user, int part, int thread) {
 	const unsigned char* page[CONTEXT / PAGE_SLOTS];
 	for (size_t i = 0; i < CONTEXT / PAGE_SLOTS; i++)
 		page[i] = b->buffer + 2 * head * (size_t)part + 2 * i * PAGE_SLOTS * slot;
-	const int32_t ancestor = CONTEXT - 1;
-	const struct attention_row row = {.page = page,
-	                                  .value = PAGE_SLOTS * slot,
-	                                  .slot_bytes = slot,
-	                                  .type = DTYPE_F16,
-	                                  .base = CONTEXT - 1,
-	                                  .n_ancestors = 1,
-	                                  .ancestor = &ancestor,
-	                                  .head_dim = HEAD_DIM,
-	                                  .group = GROUP,
-	                                  .scale = 0.125f};
-	b->kernels->attention(b->out + (size_t)thread * GROUP * HEAD_DIM, b->x, GROUP * HEAD_DIM, &row, 1,
-	                      b->scores + (size_t)thread * GROUP * (CONTEXT + 1), NULL);
+	int32_t ancestor[ATTENTION_ROWS];
+	struct attention_row row[ATTENTION_ROWS];
+	for (int i = 0; i < b->rows; i++) {
+		ancestor[i] = CONTEXT - ATTENTION_ROWS + i;
+		row[i] = (struct attention_row){.page = page,
+		                                .value = PAGE_SLOTS * slot,
+		                                .slot_bytes = slot,
+		                                .type = DTYPE_F16,
+		                                .base = CONTEXT - ATTENTION_ROWS,
+		                                .n_ancestors = i + 1,
+		                                .ancestor = ancestor,
+		                                .head_dim = HEAD_DIM,
+		                                .group = GROUP,
+		                                .scale = 0.125f};
+	}
+	float(*most)[MOST_QUERIES] = b->attention[thread].most,
+	(*total)[MOST_QUERIES] = b->attention[thread].total;
+	float(*mixed)[MOST_QUERIES * HEAD_DIM] = b->attention[thread].mixed;
+	const struct attention_sums whole = {most[0], total[0], mixed[0], NULL};
+	const struct attention_sums sums = {most[1], total[1], mixed[1], b->attention[thread].mass};
+	for (int chunk = 0; chunk < CONTEXT / ATTENTION_CHUNK; chunk++) {
+		b->kernels->attention(sums, b->x, GROUP * HEAD_DIM, row, b->rows, chunk, b->attention[thread].scores);
+		b->kernels->attention_join(whole, sums, b->rows * GROUP, HEAD_DIM);
+	}
 }
 
 /* floor, one: the time to read these bytes, and the time of one row; NaN without one. */
@@ -191,6 +207,17 @@ static void sweep_columns(struct sweeps* b) {
 	}
 }
 
+static void sweep_attention(struct sweeps* b) {
+	const size_t pair = (size_t)HEAD_DIM * 2 * CONTEXT * 2;
+	const int heads = (int)(BUFFER_BYTES / pair);
+	double one = NAN;
+	for (b->rows = 1; b->rows <= ATTENTION_ROWS; b->rows *= 2) {
+		const double seconds = best_sweep(b, heads, attention_part) / heads;
+		one = b->rows == 1 ? seconds : one;
+		report_kernel(b, "attention", DTYPE_F16, b->rows, seconds, (double)pair / b->bandwidth, one);
+	}
+}
+
 static cJSON* sweep_all(struct sweeps* b) {
 	cJSON* const out = cJSON_CreateObject();
 	b->bandwidth = (double)BUFFER_BYTES / best_sweep(b, READ_PARTS, read_part);
@@ -200,10 +227,7 @@ static cJSON* sweep_all(struct sweeps* b) {
 	b->list = cJSON_AddArrayToObject(out, "kernels");
 	for (int t = 0; t < DTYPE_COUNT; t++)
 		sweep_type(b, (enum dtype)t);
-	const size_t pair = (size_t)HEAD_DIM * 2 * CONTEXT * 2;
-	const int heads = (int)(BUFFER_BYTES / pair);
-	const double seconds = best_sweep(b, heads, attention_part) / heads;
-	report_kernel(b, "attention", DTYPE_F16, 1, seconds, (double)pair / b->bandwidth, NAN);
+	sweep_attention(b);
 	sweep_columns(b);
 	return out;
 }
@@ -223,6 +247,7 @@ static void fill_random(struct sweeps* b) {
 /* The figures; NULL with the error set. */
 static cJSON* measure_kernels(struct sweeps* b, const char* isa, int threads, struct error* error) {
 	memset(b->sink, 0, sizeof b->sink);
+	memset(b->attention, 0, sizeof b->attention);
 	b->pool = NULL;
 	b->kernels = cpu_kernels_choose(isa, error);
 	if (!b->kernels)
