@@ -35,9 +35,9 @@ static int seen_from(const struct model_shape* s, int window, int position) {
 struct attend_job {
 	struct cpu_backend* b;
 	int block, window, bundles;
-	int first;      /* the parts before were done */
-	int span, runs; /* number of the first chunk, from a part's first on, and runs of them that a part is cut
-	                   into */
+	int first; /* the parts before were done */
+	int span;  /* of shared parts: chunks that were joined before */
+	int runs;  /* that a span is cut into */
 };
 
 static struct attention_row row_of(const struct attend_job* job, int i, int h) {
@@ -67,16 +67,30 @@ static struct attention_row row_of(const struct attend_job* job, int i, int h) {
 	};
 }
 
+struct attention_bundle attention_bundle_of(const struct attention_row* row, int n) {
+	int same = row->n_ancestors, in_place = 0;
+	for (int i = 1; i < n; i++) {
+		const int limit = row[i].n_ancestors < same ? row[i].n_ancestors : same;
+		for (same = 0; same < limit && row[i].ancestor[same] == row->ancestor[same];)
+			same++;
+	}
+	while (in_place < row->n_ancestors && row->ancestor[in_place] == row->base + in_place)
+		in_place++;
+	return (struct attention_bundle){.row = row, .n = n, .same = same, .in_place = in_place};
+}
+
 /* ---- a part's sums -------------------------------------------------------------------------- */
 
 /* Rows of a key/value head, and the chunks [first, end) that any of them sees. */
 struct attended {
 	struct attention_row row[MOST_ATTENTION_ROWS];
+	struct attention_bundle bundle;
 	const float* q;
 	float* out;
 	size_t row_stride;
 	int n, queries, head_dim;
 	int first, end;
+	int kept; /* chunks whose sums are kept at once */
 };
 
 /* The bundles of a head follow one another, so that its keys and values stay in the processor's cache. */
@@ -91,6 +105,7 @@ static void find_part(const struct attend_job* job, int part, struct attended* a
 	a->row_stride = (size_t)s->heads * (size_t)a->head_dim;
 	a->first = INT_MAX;
 	a->end = 0;
+	a->kept = job->runs > 0 ? SPAN : 1;
 	for (int i = 0; i < a->n; i++) {
 		const struct attention_row row = row_of(job, first + i, h);
 		const int end = (row.base + row.n_ancestors + ATTENTION_CHUNK - 1) / ATTENTION_CHUNK;
@@ -98,6 +113,7 @@ static void find_part(const struct attend_job* job, int part, struct attended* a
 		a->first = row.from / ATTENTION_CHUNK < a->first ? row.from / ATTENTION_CHUNK : a->first;
 		a->end = end > a->end ? end : a->end;
 	}
+	a->bundle = attention_bundle_of(a->row, a->n);
 	const size_t at = (size_t)first * a->row_stride + (size_t)h * (size_t)(group * a->head_dim);
 	a->q = b->q + at;
 	a->out = b->mixed + at;
@@ -135,7 +151,7 @@ static struct attention_sums whole_sums(const struct cpu_backend* b, int number)
 /* The sums of a part's chunk, the i-th from its first on. */
 static struct attention_sums chunk_sums(const struct cpu_backend* b, const struct attended* a, int number,
                                         int i) {
-	const size_t queries = most_queries(b), chunk = (size_t)i, slot = (size_t)(i % SPAN);
+	const size_t queries = most_queries(b), chunk = (size_t)i, slot = (size_t)(i % a->kept);
 	float* most = scores_of(b, number) + queries * CHUNK_SCORES;
 	const struct attention_sums whole = whole_sums(b, number);
 	return (struct attention_sums){
@@ -190,7 +206,7 @@ static void end_sums(const struct cpu_backend* b, const struct attended* a, int 
 /* ---- one thread's part ---------------------------------------------------------------------- */
 
 static void add_chunk(struct cpu_backend* b, const struct attended* a, int i, int number, int thread) {
-	b->kernels->attention(chunk_sums(b, a, number, i), a->q, a->row_stride, a->row, a->n, a->first + i,
+	b->kernels->attention(chunk_sums(b, a, number, i), a->q, a->row_stride, &a->bundle, a->first + i,
 	                      scores_of(b, thread));
 }
 

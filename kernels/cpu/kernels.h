@@ -32,6 +32,15 @@ struct attention_row {
 	float* mass;
 };
 
+/* Rows of one sequence, which differ only in n_ancestors, ancestor, from, scale and mass. */
+struct attention_bundle {
+	const struct attention_row* row;
+	int n;
+	int same;     /* ancestors, from the root on, that all of them have */
+	int in_place; /* ancestors of the first, from the root on, whose slot is their position */
+};
+struct attention_bundle attention_bundle_of(const struct attention_row*, int n);
+
 /* Attention takes a text in chunks, which are cut at multiples of ATTENTION_CHUNK positions, and joins them
  * in order (as Dao et al. 2023, "Flash-Decoding", do). So it does not matter to the bits of a row which
  * threads take the chunks, and which other rows are beside it. */
@@ -88,11 +97,10 @@ struct cpu_kernels {
 	                       struct column_span, const struct column_list*, int n);
 
 	/* The sums of softmax(scale·q·K)·V over a chunk, which one of the rows sees at least, for one key/value
-	 * head and each of n rows of one sequence. These differ only in n_ancestors, ancestor, from, scale and
-	 * mass. q (group, head_dim) of a row lies row_stride floats after the previous row's. scores: (n·group,
+	 * head. q (group, head_dim) of a row lies row_stride floats after the previous row's. scores: (n·group,
 	 * CHUNK_SCORES) scratch */
-	void (*attention)(struct attention_sums, const float* q, size_t row_stride, const struct attention_row*,
-	                  int n, int chunk, float* scores);
+	void (*attention)(struct attention_sums, const float* q, size_t row_stride,
+	                  const struct attention_bundle*, int chunk, float* scores);
 	/* to = the sums over its positions and those of `chunk`; mass is left alone. */
 	void (*attention_join)(struct attention_sums to, struct attention_sums chunk, int queries, int head_dim);
 

@@ -96,9 +96,10 @@ static void attend_row(struct attention_sums out, const float* q, const struct a
 }
 
 static void attention(struct attention_sums out, const float* q, size_t row_stride,
-                      const struct attention_row* a, int n, int chunk, float* scores) {
+                      const struct attention_bundle* bundle, int chunk, float* scores) {
+	const struct attention_row* a = bundle->row;
 	const int first = chunk * ATTENTION_CHUNK, last = first + ATTENTION_CHUNK;
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < bundle->n; i++) {
 		const int at = i * a->group, end = a[i].base + a[i].n_ancestors;
 		const struct attention_sums sums = {.most = out.most + at,
 		                                    .total = out.total + at,

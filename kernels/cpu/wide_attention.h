@@ -110,14 +110,6 @@ static inline int end_of(const struct attention_row* a) { return a->base + a->n_
 
 static inline int larger(int a, int b) { return a > b ? a : b; }
 
-/* Positions from 0 on that lie at slots of their own number. */
-static int solid_of(const struct attention_row* a) {
-	int in_place = 0;
-	while (in_place < a->n_ancestors && a->ancestor[in_place] == a->base + in_place)
-		in_place++;
-	return a->base + in_place;
-}
-
 /* The part of a chunk that the rows of a call see. */
 struct common {
 	int start, end;   /* of the positions that any of them sees; start is a multiple of PAGE_SLOTS */
@@ -125,20 +117,18 @@ struct common {
 	int solid;        /* positions that are shared, and lie at slots of their own number */
 };
 
-static struct common in_common(const struct attention_row* a, int n, int chunk) {
-	int least = a->from, most = a->from, end = end_of(a), same = a->n_ancestors;
-	for (int i = 1; i < n; i++) {
-		const int limit = smaller(same, a[i].n_ancestors);
-		for (same = 0; same < limit && a[i].ancestor[same] == a->ancestor[same];)
-			same++;
+static struct common in_common(const struct attention_bundle* bundle, int chunk) {
+	const struct attention_row* a = bundle->row;
+	int least = a->from, most = a->from, end = end_of(a);
+	for (int i = 1; i < bundle->n; i++) {
 		least = smaller(least, a[i].from);
 		most = larger(most, a[i].from);
 		end = larger(end, end_of(a + i));
 	}
 	struct common c = {.start = larger(least / PAGE_SLOTS * PAGE_SLOTS, chunk * ATTENTION_CHUNK),
 	                   .end = smaller(end, (chunk + 1) * ATTENTION_CHUNK)};
-	c.shared = smaller(a->base + same, c.end);
-	c.solid = smaller(c.shared, solid_of(a));
+	c.shared = smaller(a->base + bundle->same, c.end);
+	c.solid = smaller(c.shared, a->base + bundle->in_place);
 	c.from = larger(most, c.start);
 	if (c.from >= c.shared)
 		c.from = c.shared = c.start;
@@ -230,21 +220,28 @@ static void turn_rows(const struct attention_row* a, int first, int end, unsigne
 		key_put(a->type, keys, p - first, row_at(a, a->key, p), a->head_dim);
 }
 
+/* True if positions [from, end), of ancestors, lie at slots of their own number. */
+static bool in_place(const struct attention_row* a, int from, int end) {
+	while (from < end && a->ancestor[from - a->base] == from)
+		from++;
+	return from == end;
+}
+
 /* The keys of positions [first, first + PAGE_SLOTS): as they lie in their page, where the row finds all of
  * them that it sees there at their own slots, else gathered. */
 static const unsigned char* find_keys(const struct attention_row* a, int first, unsigned char* gathered) {
-	const int end = smaller(first + PAGE_SLOTS, end_of(a));
+	const int end = smaller(first + PAGE_SLOTS, end_of(a)), pending = larger(first, a->base);
 	if (a->key == a->value) {
 		turn_rows(a, first, end, gathered);
 		return gathered;
 	}
-	if (end <= solid_of(a))
+	if (pending >= end || in_place(a, pending, end))
 		return a->page[first / PAGE_SLOTS] + a->key;
 	if (first < a->base)
 		memcpy(gathered, a->page[first / PAGE_SLOTS] + a->key, PAGE_SLOTS * a->slot_bytes);
 	else
 		memset(gathered, 0, PAGE_SLOTS * a->slot_bytes);
-	for (int p = first < a->base ? a->base : first; p < end; p++) {
+	for (int p = pending; p < end; p++) {
 		const int slot = a->ancestor[p - a->base];
 		key_copy(a->type, gathered, p - first, a->page[slot / PAGE_SLOTS] + a->key, slot % PAGE_SLOTS,
 		         a->head_dim);
@@ -607,9 +604,11 @@ static void mix(const struct weighed* w) {
 }
 
 static void attention(struct attention_sums out, const float* q, size_t row_stride,
-                      const struct attention_row* a, int n, int chunk, float* scores) {
+                      const struct attention_bundle* bundle, int chunk, float* scores) {
+	const struct attention_row* a = bundle->row;
+	const int n = bundle->n;
 	const struct weighed w = {.row = a,
-	                          .common = in_common(a, n, chunk),
+	                          .common = in_common(bundle, chunk),
 	                          .out = out.mixed,
 	                          .queries = n * a->group,
 	                          .weight = scores};

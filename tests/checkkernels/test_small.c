@@ -324,9 +324,10 @@ static void attend_rows(const struct cpu_kernels* k, float* out, const float* q,
 		first = rows[i].from / ATTENTION_CHUNK < first ? rows[i].from / ATTENTION_CHUNK : first;
 		end = last + 1 > end ? last + 1 : end;
 	}
+	const struct attention_bundle bundle = attention_bundle_of(rows, n);
 	for (int i = first; i < end; i++) {
 		const int c = backwards ? first + end - 1 - i : i;
-		k->attention((struct attention_sums){most[c], total[c], mixed[c], mass[c][0]}, q, stride, rows, n, c,
+		k->attention((struct attention_sums){most[c], total[c], mixed[c], mass[c][0]}, q, stride, &bundle, c,
 		             scores);
 	}
 	const struct attention_sums whole = {most[MOST_CHUNKS], total[MOST_CHUNKS], mixed[MOST_CHUNKS], NULL};

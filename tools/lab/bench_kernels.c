@@ -124,13 +124,14 @@ static void attention_part(void* user, int part, int thread) {
 		                                .group = GROUP,
 		                                .scale = 0.125f};
 	}
+	const struct attention_bundle bundle = attention_bundle_of(row, b->rows);
 	float(*most)[MOST_QUERIES] = b->attention[thread].most,
 	(*total)[MOST_QUERIES] = b->attention[thread].total;
 	float(*mixed)[MOST_QUERIES * HEAD_DIM] = b->attention[thread].mixed;
 	const struct attention_sums whole = {most[0], total[0], mixed[0], NULL};
 	const struct attention_sums sums = {most[1], total[1], mixed[1], b->attention[thread].mass};
 	for (int chunk = 0; chunk < CONTEXT / ATTENTION_CHUNK; chunk++) {
-		b->kernels->attention(sums, b->x, GROUP * HEAD_DIM, row, b->rows, chunk, b->attention[thread].scores);
+		b->kernels->attention(sums, b->x, GROUP * HEAD_DIM, &bundle, chunk, b->attention[thread].scores);
 		b->kernels->attention_join(whole, sums, b->rows * GROUP, HEAD_DIM);
 	}
 }
