@@ -271,6 +271,13 @@ struct model_shape {
 	/* Blocks from this one on have no keys and values of their own. They read those of the last earlier block
 	 * of their kind, sliding or not. 0: every block has its own (Gemma 4). */
 	int sharing_from;
+	/* A drafter for another model: no block has keys and values of its own. Each reads those of the last
+	 * block of its kind that keeps some in a cache of that model (segment.reads). Its rows begin with a token
+	 * and a state of that model, which have state_dim elements each; 0: as many as the stream (Gemma 4's
+	 * assistants). */
+	bool keys_outside;
+	int state_dim;
+	int centroids_used; /* of weight_table.centroids by each row of the head */
 	/* Elements that each block reads of the token itself, beside the stream; 0: none (Gemma 4). */
 	int token_input;
 	/* Alternating updates (Baykal et al. 2023, "Alternating Updates for Efficient Transformers", section 3):
@@ -308,15 +315,21 @@ static inline int block_head_dim(const struct model_shape* s, int b) {
 static inline int block_kv_heads(const struct model_shape* s, int b) {
 	return s->full_kv_heads && !block_set_has(&s->sliding, b) ? s->full_kv_heads : s->kv_heads;
 }
-/* The block whose keys and values block b reads: its own, or an earlier one's; -1: none. */
-static inline int block_keys_of(const struct model_shape* s, int b) {
-	if (!s->sharing_from || b < s->sharing_from)
-		return b;
-	for (int k = s->sharing_from - 1; k >= 0; k--)
-		if (block_set_has(&s->sliding, k) == block_set_has(&s->sliding, b))
+/* The last block of a kind, sliding or not, that keeps keys and values; -1: none. */
+static inline int last_keys(const struct model_shape* s, bool sliding) {
+	for (int k = (s->sharing_from ? s->sharing_from : s->n_blocks) - 1; k >= 0; k--)
+		if (block_set_has(&s->sliding, k) == sliding)
 			return k;
 	return -1;
 }
+/* The block whose keys and values block b reads: its own, or an earlier one's; -1: none of this model's. */
+static inline int block_keys_of(const struct model_shape* s, int b) {
+	if (s->keys_outside)
+		return -1;
+	return !s->sharing_from || b < s->sharing_from ? b : last_keys(s, block_set_has(&s->sliding, b));
+}
+/* Elements of a state that a row begins with, and of its token's embedding. */
+static inline int state_width(const struct model_shape* s) { return s->state_dim ? s->state_dim : s->dim; }
 /* True when the model has attention beside a recurrence. */
 static inline bool attention_beside(const struct model_shape* s) {
 	uint64_t any = 0;
@@ -434,7 +447,7 @@ const char* block_tensor_name(int part);
  * a file (Phi-3) is given as views of rows. wk is permuted or not as `rope.interleaved` states. */
 struct weight_table {
 	struct model_shape shape;
-	struct tensor embedding;        /* (vocab, dim) */
+	struct tensor embedding;        /* (vocab, dim), or (vocab, state_dim) */
 	struct tensor output_norm;      /* (1, dim) */
 	struct tensor output_norm_bias; /* (1, dim) with NORM_LAYER */
 	struct tensor output;           /* (vocab, dim); the embedding again when tied */
@@ -450,9 +463,15 @@ struct weight_table {
 	/* A layer that predicts the token after the next one (multi-token prediction, DeepSeek-AI 2024,
 	 * DeepSeek-V3, section 2.2): a row begins as join · [norm(embedding); norm(state)], with a token and a
 	 * state that the caller gives. Absent in all other tables. */
-	struct tensor join;                             /* (dim, 2·dim) */
-	struct tensor join_token_norm, join_state_norm; /* (1, dim) */
-	const struct block_weights* block;              /* (n_blocks) */
+	struct tensor join;                             /* (dim, 2·state_width) */
+	struct tensor join_token_norm, join_state_norm; /* (1, dim), or absent: the two as they are */
+	struct tensor leave; /* (state_dim, dim) makes a row's state of what the head reads; absent: that is it */
+	/* A head by groups: the rows of `output` are those of tokens token_order[0], token_order[1], …, as many
+	 * to each centroid. A row reads those of the centroids_used centroids with the largest products alone;
+	 * all other tokens get the least of its logits less 1. Absent in most tables. */
+	struct tensor centroids;           /* (a divisor of vocab, dim) */
+	const int32_t* token_order;        /* (vocab) each token once */
+	const struct block_weights* block; /* (n_blocks) */
 };
 
 /* ---- levels ------------------------------------------------------------------------------- */
@@ -642,6 +661,9 @@ struct segment {
 	const struct page_list* pages;
 	/* How much the last rows looked at each page is kept, for list_pages: rows of the full model alone. */
 	bool noted;
+	/* Of a table with keys_outside, else NULL: the cache, of a backend of this kind, whose committed tokens
+	 * its rows see, at least one, all as the position behind these. `cache` has their tree alone. */
+	const struct cache* reads;
 };
 
 struct pass {
@@ -655,10 +677,10 @@ struct pass {
 	 * row's parent -1. Prefill rows form a chain and are committed by the pass itself. */
 	const int32_t* parent;
 	const int32_t* row; /* (n) where first > 0: the segment's pending rows that go on */
-	/* (n, dim) where first > 0, in place of row: hidden states to go on from. The rows are new pending ones,
-	 * with keys and values from `first` on alone: the caller discards them. Not where shape_needs_tokens.
-	 * Where the table has `join`, all rows have such a state beside their token, and first is 0. Caches never
-	 * share rows that began with a state. */
+	/* (n, state_width) where first > 0, in place of row: hidden states to go on from. The rows are new
+	 * pending ones, with keys and values from `first` on alone: the caller discards them. Not where
+	 * shape_needs_tokens. Where the table has `join`, all rows have such a state beside their token, and
+	 * first is 0. Caches never share rows that began with a state. */
 	const float* state;
 	const struct mask* skip; /* sub-layers left out; NULL runs the full model */
 	/* Sub-layers that run with their quantized draft weights unless they are skipped, and whether the head
@@ -677,8 +699,8 @@ struct pass {
 	bool bare_head;  /* the head without the final norm: the states are what it reads */
 	int tap;         /* sub-layer whose output is copied to tap_out, or -1 */
 	float* tap_out;  /* (n, dim) when tap >= 0 */
-	/* (n, dim) the rows' states after `last` under the final norm, as the head reads them. NULL: not wanted.
-	 */
+	/* (n, state_width) the rows' states after `last` under the final norm, as the head reads them, or what
+	 * `leave` makes of these. NULL: not wanted. */
 	float* normed_out;
 	const uint8_t* want; /* (n) WANT_ bits per row */
 	struct result* out;  /* (n) caller-owned */

@@ -590,6 +590,21 @@ static bool bind_ends(const struct binding* b, struct model* model) {
 	       (!b->config->head_bias || bind_vector(b, n->output_bias, "", m->vocab, &w->output_bias));
 }
 
+/* The parts of a drafter that reads another model's keys. */
+static bool bind_assistant(const struct binding* b, struct model* model) {
+	struct weight_table* w = &model->weights;
+	const struct model_shape* m = &w->shape;
+	const struct tensor_names* n = b->names;
+	const int centroids = b->config->centroids;
+	if (!m->keys_outside)
+		return true;
+	return bind_matrix(b, n->outside_join, m->dim, 2 * (int64_t)m->state_dim, &w->join) &&
+	       bind_matrix(b, n->outside_leave, m->state_dim, m->dim, &w->leave) &&
+	       (centroids == 0 ||
+	        (bind_matrix(b, n->centroids, centroids, m->dim, &w->centroids) &&
+	         assistant_group(model, tensor_table_find(b->table, n->token_order), centroids, b->error)));
+}
+
 /* The parts of the per-token inputs (Gemma 4) that all blocks share… */
 static bool bind_token_inputs(const struct binding* b, struct weight_table* w) {
 	const struct model_shape* m = &b->config->shape;
@@ -827,7 +842,7 @@ bool bind_weights(struct model* model, const struct tensor_names* names, bool (*
 	if (!opened_blocks(o, m->n_blocks, m->n_experts, error))
 		return false;
 	model->weights.block = o->block;
-	if (!bind_ends(&b, model) || !bind_token_inputs(&b, &model->weights) ||
+	if (!bind_ends(&b, model) || !bind_assistant(&b, model) || !bind_token_inputs(&b, &model->weights) ||
 	    !bind_altup(&b, &model->weights) || !bind_blocks(&b, o))
 		return false;
 	sum_up(model, &o->tensors);

@@ -52,6 +52,8 @@ struct tensor_names {
 	 * before it; NULL: there is none. mtp_embedding, in full: a table of its own, which is not supported. */
 	const char *mtp, *mtp_block;
 	const char *mtp_join, *mtp_token_norm, *mtp_state_norm, *mtp_norm, *mtp_embedding;
+	/* Of a drafter that reads another model's keys, the last in full. */
+	const char *outside_join, *outside_leave, *centroids, *token_order;
 };
 
 enum { MOST_FILES = 1024 };
@@ -81,5 +83,12 @@ bool mtp_shape(const struct model_shape*, struct model_shape* out);
  * is left over that is not `ignored`. */
 bool bind_weights(struct model*, const struct tensor_names*, bool (*ignored)(const char* name),
                   struct error*);
+/* Binds the parts that a drafter for another model has beside blocks and head (assistant.c). order: the
+ * tensor with the tokens of its groups, or NULL. The groups' rows of the head are copied together. */
+bool assistant_group(struct model*, struct named_tensor* order, int centroids, struct error*);
+/* False with the error set where the shape of such a drafter does not fit the model, or target is NULL. */
+bool assistant_check(const struct model*, const struct model* target, struct error*);
+/* Gives it the embedding of that model, once its own tensors are bound. */
+void assistant_join(struct model*, const struct model* target);
 /* Gives the model the end tokens that were found, or else the tokenizer's. */
 bool opened_ends(struct model*, const char* file, struct error*);

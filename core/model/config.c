@@ -1967,6 +1967,48 @@ static bool read_gemma3n(const struct source* s) {
 	       read_cap(s, "final_logit_softcapping", 30, &m->logit_softcap);
 }
 
+/* An assistant has blocks like the model that it drafts for, but no keys, inputs or experts. transformers'
+ * mask lets it see so many keys and one more, counted from the one before its position, which has none. */
+static bool read_assistant(const struct source* s) {
+	const struct source outer = source_within(s, s->outer);
+	struct model_shape* m = &s->config->shape;
+	int shared = 0, inputs = m->token_input;
+	bool wide = false, experts = false, grouped = false;
+	if (!read_int(s, "num_kv_shared_layers", 0, m->n_blocks, &shared) ||
+	    !read_int(s, "hidden_size_per_layer_input", 0, 1 << 16, &inputs) ||
+	    !read_bool(s, "use_double_wide_mlp", &wide) || !read_bool(s, "enable_moe_block", &experts))
+		return false;
+	if (inputs || wide || experts || (shared > 0 && shared < m->n_blocks))
+		return fail(s,
+		            "num_kv_shared_layers is %d, hidden_size_per_layer_input %d, use_double_wide_mlp %d and "
+		            "enable_moe_block %d; an assistant of %d blocks has %d and three times 0",
+		            shared, inputs, wide, experts, m->n_blocks, m->n_blocks);
+	m->token_input = 0;
+	m->keys_outside = true;
+	m->sliding_window += m->sliding_window > 0 ? 2 : 0;
+	m->state_dim = 1536;
+	if (!read_int(&outer, "backbone_hidden_size", 1, LARGEST, &m->state_dim) ||
+	    !read_bool(&outer, "use_ordered_embeddings", &grouped))
+		return false;
+	if (!grouped)
+		return true;
+	s->config->centroids = 2048;
+	m->centroids_used = 32;
+	if (!read_int(&outer, "num_centroids", 1, m->vocab, &s->config->centroids) ||
+	    !read_int(&outer, "centroid_intermediate_top_k", 1, LARGEST, &m->centroids_used))
+		return false;
+	return (m->vocab % s->config->centroids == 0 && m->centroids_used <= s->config->centroids) ||
+	       fail(s,
+	            "num_centroids is %d, of which a token reads %d; expected a divisor of the vocabulary's %d",
+	            s->config->centroids, m->centroids_used, m->vocab);
+}
+
+/* True for a drafter that reads another model's cache. */
+static bool is_assistant(const struct source* s) {
+	const char* type = s->outer ? cJSON_GetStringValue(json_field(s->outer, "model_type")) : NULL;
+	return type && strstr(type, "_assistant");
+}
+
 static bool read_gemma4(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	struct config* c = s->config;
@@ -1988,8 +2030,11 @@ static bool read_gemma4(const struct source* s) {
 		            "use_bidirectional_attention is \"%.40s\", which is not supported; only \"vision\" is, "
 		            "which concerns images alone, or a config without the field",
 		            both_ways);
-	return read_bool(s, "attention_k_eq_v", &c->keys_as_values) && read_full_heads(s) &&
-	       read_int(s, "hidden_size_per_layer_input", 0, 1 << 16, &m->token_input) &&
+	if (!read_bool(s, "attention_k_eq_v", &c->keys_as_values) || !read_full_heads(s))
+		return false;
+	if (is_assistant(s))
+		return read_assistant(s);
+	return read_int(s, "hidden_size_per_layer_input", 0, 1 << 16, &m->token_input) &&
 	       read_int(s, "vocab_size_per_layer_input", 1, LARGEST, &c->input_vocab) && read_shared_keys(s, 0) &&
 	       read_experts_beside(s) && read_cap(s, "final_logit_softcapping", 0, &m->logit_softcap);
 }

@@ -28,6 +28,7 @@ struct config {
 	int further_blocks;      /* blocks after the others that predict later tokens; they do not run */
 	int ffn[MAX_BLOCKS];     /* width of each block's MLP when they differ; else 0 */
 	bool keys_as_values;     /* blocks with full attention have no value weights */
+	int centroids;           /* of a head by groups; 0: the head is whole */
 	int input_vocab;         /* rows of the embedding for the blocks' inputs; 0: shape.vocab */
 	bool sparse[MAX_BLOCKS]; /* blocks whose gates are cut off, by so many standard deviations */
 	float sparsity[MAX_BLOCKS];

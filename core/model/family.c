@@ -352,8 +352,8 @@ static const struct within {
 } within[] = {
     {"mistral3 idefics2", "mistral", false},
     {"gemma3", "gemma3_text", false},
-    {"gemma4", "gemma4_text", false},
-    {"gemma4_unified", "gemma4_unified_text", false},
+    {"gemma4 gemma4_assistant", "gemma4_text", false},
+    {"gemma4_unified gemma4_unified_assistant", "gemma4_unified_text", false},
     {"gemma3n", "gemma3n_text", false},
     {"qwen2_vl", "qwen2_vl_text", true},
     {"qwen2_5_vl", "qwen2_5_vl_text", true},
@@ -407,8 +407,9 @@ static const struct refusal {
     {"olmo_hybrid", "its gated DeltaNet has a beta of up to 2, and a convolution for each of q, k and v"},
     {"zaya", "its queries and keys come from convolutions, and its router is an MLP"},
     {"inkling_mm_model", "its keys, values and outputs pass short convolutions"},
-    {"gemma4_assistant gemma4_unified_assistant gemma4-assistant",
-     "it drafts for Gemma 4 from the keys and values of that model's cache"},
+    {"gemma4-assistant",
+     "it drafts for Gemma 4 from that model's keys and values; swiftlet takes its Hugging "
+     "Face folder (--draft-model)"},
     {"mamba mamba2 falcon_mamba rwkv rwkv6 rwkv7 xlstm", "none of its blocks has attention"}};
 
 const char* family_refusal(const char* name, size_t size) {

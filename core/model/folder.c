@@ -167,6 +167,10 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .mtp_state_norm = f->mtp == MTP_APART ? "pre_fc_norm_hidden" : "hnorm",
 	    .mtp_norm = f->mtp == MTP_APART ? "norm" : "shared_head.norm",
 	    .mtp_embedding = f->mtp == MTP_APART ? "mtp.embed_tokens.weight" : NULL,
+	    .outside_join = "pre_projection",
+	    .outside_leave = "post_projection",
+	    .centroids = "masked_embedding.centroids",
+	    .token_order = "masked_embedding.token_ordering",
 	    .xielu_positive = "mlp.act_fn.alpha_p",
 	    .xielu_negative = "mlp.act_fn.alpha_n",
 	    .xielu_beta = "mlp.act_fn.beta",
@@ -338,6 +342,8 @@ bool model_open_folder(struct model* model, const char* path, const struct model
 		return false;
 	model->family = f->config.family->name;
 	model->weights.shape = f->config.shape;
+	if (f->config.shape.keys_outside && !assistant_check(model, options->target, error))
+		return false;
 	if (!options->vocabulary_only) {
 		if (!read_weights(f, path, error) ||
 		    !repack_tensors(&f->tensors, &f->config.packing, &f->kept, error) ||
@@ -349,6 +355,10 @@ bool model_open_folder(struct model* model, const char* path, const struct model
 			return false;
 	}
 	take_generation(model, &f->config);
+	if (model->weights.shape.keys_outside) { /* which needs no tokenizer */
+		assistant_join(model, options->target);
+		return true;
+	}
 	model->tokenizer = tokenizer_open_folder(path, f->config.shape.vocab, error);
 	return model->tokenizer && model_read_templates(model, path, error) && opened_ends(model, path, error);
 }

@@ -51,6 +51,8 @@ struct model_options {
 	bool vocabulary_only; /* for `tokenize`: a GGUF file without weights is accepted */
 	/* synth: the backend makes the weights (tensor.data NULL), on a GPU */
 	bool synth_on_device;
+	const struct model* target; /* the one to draft for, which outlives it: a drafter is accepted that reads
+	                               that model's keys (weight_table.shape.keys_outside) and has no tokenizer */
 };
 
 /* NULL with the error set. Close with model_close. */

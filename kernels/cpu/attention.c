@@ -40,27 +40,36 @@ struct attend_job {
 	int runs;  /* that a span is cut into */
 };
 
+/* The block in which the cache of a row's keys has those of this one. */
+static int keys_block(const struct cpu_backend* b, const struct slice_row* row, int block) {
+	const struct model_shape* s = &b->head.weights->shape;
+	return s->keys_outside
+	           ? last_keys(&row->keys->paged.head.backend->weights->shape, block_set_has(&s->sliding, block))
+	           : block;
+}
+
 static struct attention_row row_of(const struct attend_job* job, int i, int h) {
 	const struct cpu_backend* b = job->b;
 	const struct model_shape* s = &b->head.weights->shape;
 	const struct slice_row* row = &b->row[i];
-	const struct cpu_cache* c = row->cache;
+	const struct cpu_cache* c = row->keys;
+	const int from = keys_block(b, row, job->block);
 	const int group = s->heads / block_kv_heads(s, job->block);
 	const float* sinks = floats(&b->block[job->block].sinks);
 	const bool listed = row->pages && job->window == 0;
 	return (struct attention_row){
 	    .page = listed ? c->listed : (const unsigned char* const*)paged_bytes(&c->paged, 0),
-	    .key = keys_at(c, job->block, h),
-	    .value = values_at(c, job->block, h),
-	    .slot_bytes = c->place[job->block].slot_bytes,
+	    .key = keys_at(c, from, h),
+	    .value = values_at(c, from, h),
+	    .slot_bytes = c->place[from].slot_bytes,
 	    .type = c->paged.head.type,
 	    .base = listed ? row->seen - row->n_ancestors : row->base,
 	    .n_ancestors = row->n_ancestors,
 	    .ancestor = row->ancestor,
-	    .from = seen_from(s, job->window, row->position),
+	    .from = seen_from(s, job->window, row->at),
 	    .head_dim = block_head_dim(s, job->block),
 	    .group = group,
-	    .scale = scale_at(s, job->block, row->position),
+	    .scale = scale_at(s, job->block, row->at),
 	    .softcap = s->attention_softcap,
 	    .sinks = sinks ? sinks + h * group : NULL,
 	    .mass = row->looked && job->window == 0 ? row->looked + (size_t)h * (size_t)look_pages(b) : NULL,
@@ -284,9 +293,9 @@ static int make_bundles(struct cpu_backend* b, int kv_heads, int n) {
 static void find_pages(struct cpu_backend* b, int block, int window, int n) {
 	for (int i = 0, base = 0; i < n; i++) {
 		struct slice_row* row = &b->row[i];
-		row->seen = row->position + 1;
+		row->seen = row->base + row->n_ancestors;
 		if (window > 0)
-			row->seen -= seen_from(&b->head.weights->shape, window, row->position);
+			row->seen -= seen_from(&b->head.weights->shape, window, row->at);
 		else if (row->pages) {
 			if (i == 0 || row->cache != row[-1].cache || row->base != row[-1].base ||
 			    row->pages != row[-1].pages)
@@ -329,7 +338,8 @@ void attend(struct cpu_backend* b, int block, int n) {
 	const int parts = job.bundles * kv_heads, seen = most_seen(b, n);
 	double cost = 0;
 	for (int i = 0; i < n; i++)
-		cost += (double)b->row[i].seen * (double)b->row[i].cache->place[block].slot_bytes * 2 * s->heads;
+		cost += (double)b->row[i].seen *
+		        (double)b->row[i].keys->place[keys_block(b, &b->row[i], block)].slot_bytes * 2 * s->heads;
 	const int left_over = seen < 2 * ATTENTION_CHUNK ? 0 : parts % b->threads;
 	job.first = parts - left_over;
 	if (job.first > 0)

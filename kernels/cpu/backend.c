@@ -52,6 +52,11 @@ static int cpu_threads(const struct backend* backend) { return cpu_of(backend)->
 
 /* Blocks that read other blocks' keys have one to read. */
 static bool check_sharing(const struct model_shape* s, struct error* error) {
+	if (s->keys_outside)
+		return s->sharing_from == 0 && s->token_input == 0 && s->latent == 0 &&
+		               attention_blocks(s) == s->n_blocks
+		           ? true
+		           : error_set(error, "blocks that read another model's keys have another input beside them");
 	if (s->sharing_from < 0 || s->sharing_from > s->n_blocks || s->token_input < 0 ||
 	    s->token_input > 1 << 16)
 		return error_set(error, "the model shares keys from block %d of %d on, with token inputs of %d",
@@ -344,21 +349,28 @@ static bool check_block(const struct weight_table* w, int i, struct error* error
 static bool check_weights(const struct weight_table* w, struct error* error) {
 	const struct model_shape* s = &w->shape;
 	const int64_t inputs = (int64_t)s->n_blocks * s->token_input;
-	const bool none = inputs == 0, joins = tensor_present(&w->join);
+	const bool none = inputs == 0, joins = tensor_present(&w->join), outside = s->state_dim > 0;
+	const int64_t groups = w->centroids.rows, width = state_width(s);
 	const int64_t known = w->input_embedding.rows < s->vocab ? w->input_embedding.rows : s->vocab;
-	const struct expected expected[] = {{&w->embedding, "the embedding", s->vocab, s->dim, false},
+	const struct expected expected[] = {{&w->embedding, "the embedding", s->vocab, width, false},
 	                                    {&w->input_embedding, "input_embedding", known, inputs, none},
 	                                    {&w->input_projection, "input_projection", inputs, s->dim, none},
 	                                    {&w->input_projection_norm, "its norm", 1, s->token_input, none},
 	                                    {&w->output_norm, "output_norm", 1, s->dim, false},
 	                                    {&w->output_norm_bias, "output_norm_bias", 1, s->dim, true},
-	                                    {&w->join, "join", s->dim, 2 * (int64_t)s->dim, true},
-	                                    {&w->join_token_norm, "join_token_norm", 1, s->dim, !joins},
-	                                    {&w->join_state_norm, "join_state_norm", 1, s->dim, !joins},
+	                                    {&w->join, "join", s->dim, 2 * width, !outside},
+	                                    {&w->join_token_norm, "join_token_norm", 1, width, !joins || outside},
+	                                    {&w->join_state_norm, "join_state_norm", 1, width, !joins || outside},
+	                                    {&w->leave, "leave", width, s->dim, !outside},
+	                                    {&w->centroids, "centroids", groups, s->dim, true},
 	                                    {&w->output, "the output head", s->vocab, s->dim, false},
 	                                    {&w->output_bias, "the output head's bias", 1, s->vocab, true}};
 	if (!check_shape(w, error) || !check_all(expected, sizeof expected / sizeof *expected, "", error))
 		return false;
+	if (groups > 0 && (s->vocab % groups || s->centroids_used < 1 || s->centroids_used > groups ||
+	                   !w->token_order || s->state_dim == 0))
+		return error_set(error, "the head has %lld groups for %d tokens, of which a row reads %d",
+		                 (long long)groups, s->vocab, s->centroids_used);
 	for (int k = 1; k < s->altup; k++) {
 		const struct expected maps[] = {{&w->altup_in[k], "altup_in", s->dim, s->dim, false},
 		                                {&w->altup_out[k], "altup_out", s->dim, s->dim, false}};
@@ -444,6 +456,8 @@ static size_t prepared_row_bytes(const struct cpu_backend* b, const struct tenso
 	                     reference_prepared_bytes(DTYPE_Q4_0, (int)output->cols));
 	most = larger(most, map_bytes(&b->head.weights->input_projection));
 	most = larger(most, map_bytes(&b->head.weights->join));
+	most = larger(most, map_bytes(&b->head.weights->leave));
+	most = larger(most, map_bytes(&b->head.weights->centroids));
 	for (int k = 1; k < s->altup; k++)
 		most = larger(most, larger(map_bytes(&b->head.weights->altup_in[k]),
 		                           map_bytes(&b->head.weights->altup_out[k])));
@@ -558,7 +572,10 @@ static size_t lay_out(struct cpu_backend* b) {
 	b->laurel = take_workspace(b, &used, states ? rows : 0, dim, sizeof(float));
 	if (!states)
 		b->altup = NULL;
-	b->joined = take_workspace(b, &used, tensor_present(&w->join) ? rows : 0, 2 * dim, sizeof(float));
+	const size_t width = (size_t)state_width(s);
+	b->joined = take_workspace(b, &used, tensor_present(&w->join) ? rows : 0, 2 * width, sizeof(float));
+	b->centroid = take_workspace(b, &used, 1, (size_t)w->centroids.rows, sizeof(float));
+	b->near = take_workspace(b, &used, 1, (size_t)s->centroids_used, sizeof(int32_t));
 	b->token_inputs = take_workspace(b, &used, rows, inputs, sizeof(float));
 	const size_t own =
 	    s->latent ? (size_t)s->heads * (size_t)larger_of(s->nope_dim + s->rope.dim, s->value_dim) : 0;

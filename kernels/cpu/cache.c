@@ -33,7 +33,7 @@ static bool place_block(struct cpu_cache* c, const struct model_shape* s, int b,
                         size_t* page_bytes) {
 	struct block_place* p = &c->place[b];
 	const int from = block_keys_of(s, b);
-	if (block_set_has(&s->recurrent, b)) /* it has no keys */
+	if (block_set_has(&s->recurrent, b) || s->keys_outside) /* it has no keys */
 		return true;
 	if (from != b) {
 		*p = c->place[from];
@@ -54,10 +54,13 @@ static bool place_block(struct cpu_cache* c, const struct model_shape* s, int b,
 
 static bool set_sizes(struct cpu_cache* c, const struct model_shape* s, int capacity, enum dtype type,
                       size_t* page_bytes) {
+	enum { SMALLEST = 64 }; /* a page that holds nothing, which no pool takes */
 	size_t most;
 	for (int b = 0; b < s->n_blocks; b++)
 		if (!place_block(c, s, b, type, page_bytes))
 			return false;
+	if (*page_bytes == 0)
+		*page_bytes = SMALLEST;
 	return !__builtin_mul_overflow(*page_bytes, (size_t)paged_most(capacity), &most) && most <= SIZE_MAX / 4;
 }
 

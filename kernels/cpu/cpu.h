@@ -49,13 +49,15 @@ struct cpu_cache {
 /* A row of the slice that is running. */
 struct slice_row {
 	struct cpu_cache* cache;
+	const struct cpu_cache* keys; /* whose keys it sees: its own, or another model's */
 	const struct sampler* sampler;
 	const struct penalties* penalties;
 	const uint64_t* allowed;       /* bits (vocab) of tokens that may follow; NULL: all */
 	const struct page_list* pages; /* what attention reads; NULL: all */
 	float* looked;                 /* (most_kv_heads, look_pages) its attention mass; NULL: not wanted */
 	int index;                     /* among the cache's pending rows */
-	int base, position, later;     /* the last is the segment's */
+	int base, position, later;     /* base: of the keys; the last is the segment's */
+	int at;                        /* where attention has it: its position, but with others' keys */
 	int seen; /* positions that it sees in the block that runs, of those that drafts read */
 	int n_ancestors;
 	int32_t ancestor[MAX_ROWS]; /* slots, root first, its own last */
@@ -105,7 +107,7 @@ struct cpu_backend {
 
 	struct block_weights* block; /* (n_blocks) the model's: vectors as floats, matrices perhaps interleaved */
 	const float *output_norm, *output_norm_bias, *output_bias, *input_projection_norm;
-	const float *join_token_norm, *join_state_norm; /* NULL where the table has no `join` */
+	const float *join_token_norm, *join_state_norm; /* NULL where the table has none */
 	const float* ones; /* (the largest head's size) the weight of norms that have none */
 	float* vectors;    /* what those point into: blocks in ascending order, the last one's end behind them */
 	const float** vectors_of; /* (n_blocks + 1) each block's first one */
@@ -125,7 +127,7 @@ struct cpu_backend {
 	float* altup;        /* (altup, slice_rows, dim) */
 	float* routed;       /* (slice_rows, altup) */
 	float* laurel;       /* (slice_rows, dim) of attention's second path (LAuReL) */
-	float* joined;       /* (slice_rows, 2·dim) where the table has `join` */
+	float* joined;       /* (slice_rows, 2·state_width) where the table has `join` */
 	float* token_inputs; /* (slice_rows, n_blocks·token_input) */
 	float *expanded, *query_latent; /* latent attention: (slice_rows, heads·(nope_dim + rope.dim), or
 	                                   heads·value_dim), (slice_rows, query_latent) */
@@ -141,6 +143,8 @@ struct cpu_backend {
 	float* looked;       /* (NOTED_ROWS, most_kv_heads, look_pages) of a block's noted rows */
 	int head_rows;       /* rows of logits held at once */
 	int32_t* head_group; /* (vocab / 16 + 1) groups of the head's rows that are multiplied */
+	float* centroid;     /* (centroids) a row's products with them */
+	int32_t* near;       /* (centroids_used) the largest, ascending */
 	float* logits;       /* (head_rows, vocab) */
 	float* scratch;      /* (threads, 2·vocab) */
 	void* workspace;     /* what those point into */
@@ -250,6 +254,10 @@ void multiply_columns(struct cpu_backend*, const float* x, int n, const struct b
  * neighbours alone; all others get one that is next to none. False, and nothing is done, where some row is
  * allowed all. */
 bool listed_logits(struct cpu_backend*, const int* row, int n, const struct product*);
+
+/* ---- grouped_head.c ---- */
+/* Logits of n rows, under the final norm in `normed`, where the table has centroids. */
+void grouped_logits(struct cpu_backend*, int n);
 
 /* ---- norm.c ---- */
 /* out (n, width) = the model's norm of x (n, width), which may be the same array; bias NULL for none. */

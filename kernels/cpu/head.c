@@ -9,8 +9,9 @@
 
 #include "kernels/sample.h"
 
-/* From the stored or the quantized head; screened; a draft's guess; a draft's, of some tokens alone. */
-enum head_way { WHOLE_HEAD, SCREENED_HEAD, GUESSED_HEAD, LISTED_HEAD, HEAD_WAYS };
+/* From the stored or the quantized head; screened; a draft's guess; a draft's, of some tokens alone; of the
+ * nearest groups of tokens. */
+enum head_way { WHOLE_HEAD, SCREENED_HEAD, GUESSED_HEAD, LISTED_HEAD, GROUPED_HEAD, HEAD_WAYS };
 
 struct head_job {
 	struct cpu_backend* b;
@@ -79,6 +80,8 @@ static bool some_results(struct cpu_backend* b, const struct pass* pass, const i
 		guessed_logits(b, row, n);
 	else if (way == SCREENED_HEAD)
 		screened_logits(b, row, n);
+	else if (way == GROUPED_HEAD)
+		grouped_logits(b, n);
 	else if (way == WHOLE_HEAD || !listed_logits(b, row, n, &product))
 		multiply(b, b->normed, s->dim, n, &product, 1);
 	struct head_job job = {
@@ -95,6 +98,8 @@ static bool some_results(struct cpu_backend* b, const struct pass* pass, const i
 }
 
 static enum head_way way_of(struct cpu_backend* b, const struct pass* pass, int row, uint8_t want) {
+	if (tensor_present(&b->head.weights->centroids))
+		return GROUPED_HEAD;
 	const bool listed = want & WANT_GUESS && b->row[row].allowed && !b->group;
 	if (pass->quantized_head || !b->screened.memory)
 		return listed ? LISTED_HEAD : WHOLE_HEAD;

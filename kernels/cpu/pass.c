@@ -18,14 +18,16 @@ static void open_row(struct slice_row* row, const struct segment* segment, int i
 	const struct pending_row* p = &c->paged.row[index];
 	assert(p->base == segment->base);
 	row->cache = c;
+	row->keys = segment->reads ? (const struct cpu_cache*)segment->reads : c;
 	row->sampler = segment->sampler;
 	row->penalties = segment->penalties;
 	row->pages = segment->pages;
 	row->index = index;
-	row->base = p->base;
 	row->position = p->base + p->depth;
+	row->base = segment->reads ? segment->reads->committed : p->base;
+	row->at = segment->reads ? row->base : row->position;
 	row->later = segment->later;
-	row->n_ancestors = paged_ancestors(&c->paged, index, row->ancestor);
+	row->n_ancestors = segment->reads ? 0 : paged_ancestors(&c->paged, index, row->ancestor);
 }
 
 static void open_slice(struct cpu_backend* b, const struct pass* pass, struct paged_walk* walk, int r0,
@@ -464,7 +466,7 @@ static void begin_block(struct cpu_backend* b, int block, int n) {
 /* A token's row of the embedding, scaled. */
 static void load_embedding(const struct cpu_backend* b, int32_t token, float* x) {
 	const struct weight_table* w = b->head.weights;
-	const int dim = w->shape.dim;
+	const int dim = (int)w->embedding.cols;
 	const size_t row_bytes = dtype_row_bytes(w->embedding.type, dim);
 	assert(token >= 0 && token < w->shape.vocab);
 	dtype_to_float(w->embedding.type, (const unsigned char*)w->embedding.data + (size_t)token * row_bytes, x,
@@ -474,18 +476,21 @@ static void load_embedding(const struct cpu_backend* b, int32_t token, float* x)
 			x[j] *= w->shape.embedding_scale;
 }
 
-/* x = join · [norm(embedding); norm(state)] */
+/* x = join · [norm(embedding); norm(state)], where there are such norms. */
 static void join_rows(struct cpu_backend* b, const struct pass* pass, int r0, int n) {
-	const int dim = b->head.weights->shape.dim;
+	const struct model_shape* s = &b->head.weights->shape;
+	const int width = state_width(s);
 	for (int i = 0; i < n; i++) {
-		float* const joined = row_at(b->joined, i, 2 * dim);
+		float *const joined = row_at(b->joined, i, 2 * width), *const state = joined + width;
 		load_embedding(b, pass->token[r0 + i], joined);
-		norm_rows(b, joined, joined, b->join_token_norm, NULL, dim, 1);
-		norm_rows(b, joined + dim, pass->state + (size_t)(r0 + i) * (size_t)dim, b->join_state_norm, NULL,
-		          dim, 1);
+		memcpy(state, pass->state + (size_t)(r0 + i) * (size_t)width, (size_t)width * sizeof *state);
+		if (b->join_token_norm)
+			norm_rows(b, joined, joined, b->join_token_norm, NULL, width, 1);
+		if (b->join_state_norm)
+			norm_rows(b, state, state, b->join_state_norm, NULL, width, 1);
 	}
-	const struct product product = {.out = b->x, .stride = (size_t)dim, .w = &b->head.weights->join};
-	multiply(b, b->joined, 2 * (int64_t)dim, n, &product, 1);
+	const struct product product = {.out = b->x, .stride = (size_t)s->dim, .w = &b->head.weights->join};
+	multiply(b, b->joined, 2 * (int64_t)width, n, &product, 1);
 }
 
 static void load_hidden(struct cpu_backend* b, const struct pass* pass, int r0, int n) {
@@ -621,10 +626,21 @@ static void run_sub_layer(struct cpu_backend* b, const struct pass* pass,
 static void open_angles(const struct cpu_backend* b, const struct angles* a, int n) {
 	const int pairs = a->rope.pairs;
 	for (int i = 0; i < n; i++) {
-		const int position = b->row[i].position, prompt = b->row[i].cache->paged.head.prompt_length;
+		const int position = b->row[i].at, prompt = b->row[i].cache->paged.head.prompt_length;
 		rope_row(&a->rope, position, prompt > position + 1 ? prompt : position + 1,
 		         row_at(a->cosine, i, pairs), row_at(a->sine, i, pairs));
 	}
+}
+
+/* out (n, state_width): what normed_out asks for. */
+static void give_states(struct cpu_backend* b, float* out, int n) {
+	const struct weight_table* w = b->head.weights;
+	const int dim = w->shape.dim;
+	const bool leaves = tensor_present(&w->leave);
+	norm_rows(b, leaves ? b->normed : out, b->x, b->output_norm, b->output_norm_bias, dim, n);
+	const struct product product = {.out = out, .stride = (size_t)state_width(&w->shape), .w = &w->leave};
+	if (leaves)
+		multiply(b, b->normed, dim, n, &product, 1);
 }
 
 static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, int n, struct error* error) {
@@ -665,8 +681,7 @@ static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, in
 	if (pass->tap < 0 && pass->kind != PASS_PREFILL)
 		keep_hidden(b, pass->last, n);
 	if (pass->normed_out)
-		norm_rows(b, row_at(pass->normed_out, r0, b->head.weights->shape.dim), b->x, b->output_norm,
-		          b->output_norm_bias, b->head.weights->shape.dim, n);
+		give_states(b, row_at(pass->normed_out, r0, state_width(&b->head.weights->shape)), n);
 	return !pass->head || head_results(b, pass, r0, n, error);
 }
 
@@ -677,6 +692,9 @@ static void check_pass(const struct cpu_backend* b, const struct pass* pass) {
 	int rows = 0;
 	for (int i = 0; i < pass->n_segments; i++) {
 		assert(pass->segment[i].n >= 0 && pass->segment[i].cache->backend == &b->head);
+		assert(b->head.weights->shape.keys_outside
+		           ? pass->segment[i].reads && pass->segment[i].reads->committed > 0
+		           : !pass->segment[i].reads);
 		rows += pass->segment[i].n;
 	}
 	assert(pass->n >= 1 && pass->n <= MAX_ROWS && rows == pass->n);

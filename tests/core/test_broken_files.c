@@ -168,7 +168,7 @@ static void config(void** state) {
 	    {"\"model_type\": \"bloom\"",
 	     "model_type is \"bloom\", which is not supported; supported are llama, mistral"},
 	    {"\"model_type\": \"bloom\"", " and others"},
-	    {"\"model_type\": \"gemma4_assistant\"", "is not supported: it drafts for Gemma 4 from the keys"},
+	    {"\"model_type\": \"gemma4_assistant\"", "text_config is missing, and a gemma4_assistant needs it"},
 	    {"\"model_type\": \"jamba\"",
 	     "model_type is \"jamba\", which is not supported: its recurrent blocks are of Mamba's first kind"},
 	    {"\"model_type\": \"qwen2_moe\", \"layer_types\": [\"full_attention\", \"sliding_attention\", "

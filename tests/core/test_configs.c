@@ -2,7 +2,8 @@
  * tests/core/golden/configs/NAME.json is a test. It holds the config, which tensors a checkpoint has, a text,
  * and log-probabilities that transformers gives some tokens after some of its positions
  * (tools/oracle/configs.py). The weights are made here, by the same rule as there; so a file is small.
- * Log-probabilities are within 2e-4. Files given as arguments are tested instead. */
+ * Log-probabilities are within 2e-4. Files given as arguments are tested instead. A model's MTP layer, or its
+ * assistant in a folder of its own, is compared likewise. */
 #include <dirent.h>
 #include <math.h>
 #include <setjmp.h>
@@ -11,12 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "core/files/json.h"
 #include "core/model/model.h"
+#include "tests/config_folder.h"
 #include "tests/sanitized.h"
 
 enum { MOST_CASES = 512, MOST_TOKENS = 256, MOST_IDS = 64 };
@@ -26,13 +27,6 @@ struct text {
 	int n, prompt, n_ids;
 };
 
-static cJSON* part(const cJSON* json, const char* field) {
-	cJSON* found = cJSON_GetObjectItemCaseSensitive(json, field);
-	if (!found)
-		fail_msg("%s is missing", field);
-	return found;
-}
-
 static int numbers(const cJSON* array, int32_t* out, int limit) {
 	int n = 0;
 	const cJSON* one;
@@ -41,127 +35,6 @@ static int numbers(const cJSON* array, int32_t* out, int limit) {
 		out[n++] = (int32_t)one->valuedouble;
 	}
 	return n;
-}
-
-/* ---- weights --------------------------------------------------------------------------------- */
-
-/* A checkpoint of one file: names and places first, then values. */
-struct writer {
-	FILE* out;
-	uint64_t at;
-	bool names; /* the header's turn */
-	bool first;
-};
-
-/* FNV-1a */
-static uint64_t hash(const char* text) {
-	uint64_t h = 14695981039346656037u;
-	for (; *text; text++)
-		h = (h ^ (uint8_t)*text) * 1099511628211u;
-	return h;
-}
-
-/* splitmix64 (Steele et al. 2014): uniform in [-1/2, 1/2). */
-static double uniform(uint64_t seed, uint64_t i) {
-	uint64_t z = seed + (i + 1) * 0x9e3779b97f4a7c15u;
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-	z ^= z >> 31;
-	return (double)(z >> 40) / 16777216.0 - 0.5;
-}
-
-static void put_tensor(struct writer* w, const char* name, const cJSON* shape, double scale, double offset) {
-	uint64_t n = 1;
-	const cJSON* dim;
-	cJSON_ArrayForEach (dim, shape)
-		n *= (uint64_t)dim->valuedouble;
-	if (w->names) {
-		char* text = cJSON_PrintUnformatted(shape);
-		fprintf(w->out, "%s\"%s\":{\"dtype\":\"F32\",\"shape\":%s,\"data_offsets\":[%llu,%llu]}",
-		        w->first ? "" : ",", name, text, (unsigned long long)w->at,
-		        (unsigned long long)(w->at + 4 * n));
-		w->at += 4 * n;
-		w->first = false;
-		free(text);
-		return;
-	}
-	const uint64_t seed = hash(name);
-	for (uint64_t i = 0; i < n; i++) {
-		const float x = (float)(offset + scale * uniform(seed, i));
-		fwrite(&x, sizeof x, 1, w->out);
-	}
-}
-
-/* A name's stars are numbers, counted from 0 to the "of" of each. */
-static void put_all(struct writer* w, const char* name, const cJSON* of, const cJSON* entry) {
-	const char* star = strchr(name, '*');
-	if (!star) {
-		put_tensor(w, name, part(entry, "shape"), part(entry, "scale")->valuedouble,
-		           part(entry, "offset")->valuedouble);
-		return;
-	}
-	assert_non_null(of);
-	for (int i = 0; i < (int)of->valuedouble; i++) {
-		char one[256];
-		snprintf(one, sizeof one, "%.*s%d%s", (int)(star - name), name, i, star + 1);
-		put_all(w, one, of->next, entry);
-	}
-}
-
-static void put_pass(struct writer* w, const cJSON* tensors) {
-	const cJSON* entry;
-	cJSON_ArrayForEach (entry, tensors)
-		put_all(w, part(entry, "name")->valuestring, part(entry, "of")->child, entry);
-}
-
-static void write_weights(const cJSON* tensors, const char* path) {
-	struct writer w = {.out = fopen(path, "wb+"), .names = true, .first = true};
-	assert_non_null(w.out);
-	uint8_t length[8] = {0};
-	fwrite(length, 1, sizeof length, w.out);
-	fputc('{', w.out);
-	put_pass(&w, tensors);
-	fputc('}', w.out);
-	const uint64_t header = (uint64_t)ftell(w.out) - sizeof length;
-	w.names = false;
-	put_pass(&w, tensors);
-	for (int i = 0; i < 8; i++)
-		length[i] = (uint8_t)(header >> 8 * i);
-	rewind(w.out);
-	fwrite(length, 1, sizeof length, w.out);
-	assert_int_equal(fclose(w.out), 0);
-}
-
-/* ---- the folder ------------------------------------------------------------------------------- */
-
-static const char* const made[] = {"config.json", "model.safetensors", "tokenizer.json",
-                                   "tokenizer_config.json"};
-
-static void write_folder(const cJSON* json, const char* folder) {
-	char path[1200], to[1200];
-	snprintf(path, sizeof path, "%s/config.json", folder);
-	FILE* out = fopen(path, "w");
-	assert_non_null(out);
-	char* text = cJSON_Print(part(json, "config"));
-	fputs(text, out);
-	free(text);
-	assert_int_equal(fclose(out), 0);
-	snprintf(path, sizeof path, "%s/model.safetensors", folder);
-	write_weights(part(json, "tensors"), path);
-	for (int i = 2; i < 4; i++) {
-		snprintf(path, sizeof path, "%s/%s", folder, made[i]);
-		snprintf(to, sizeof to, "%s/tests/core/golden/tokenizer/%s", getenv("SWIFTLET_SOURCE"), made[i]);
-		assert_int_equal(symlink(to, path), 0);
-	}
-}
-
-static void drop_folder(const char* folder) {
-	char path[1200];
-	for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
-		snprintf(path, sizeof path, "%s/%s", folder, made[i]);
-		unlink(path);
-	}
-	rmdir(folder);
 }
 
 /* ---- running ---------------------------------------------------------------------------------- */
@@ -293,6 +166,97 @@ static void check_mtp(struct run* r, const struct model* model, const struct tex
 	assert_true(worst <= 2e-4);
 }
 
+/* ---- the assistant ------------------------------------------------------------------------------ */
+
+static struct model* open_folder(const cJSON* json, const struct model_options* options, const char* name) {
+	char folder[] = "/tmp/swiftlet-configs-XXXXXX";
+	struct error error = {""};
+	assert_non_null(mkdtemp(folder));
+	write_folder(json, folder);
+	struct model* model = model_open(folder, options, &error);
+	drop_folder(folder); /* what is mapped stays */
+	if (!model)
+		fail_msg("%s: %s", name, error.message);
+	return model;
+}
+
+struct drafts {
+	struct run own; /* logits and states of its rows, one after another */
+	const struct cache* reads;
+	int later;
+};
+
+/* A row of a draft: a token and the state before it. */
+static int32_t draft_row(struct drafts* d, int32_t token, const float* state, int row) {
+	struct run* r = &d->own;
+	const uint8_t want = WANT_LOGITS | WANT_TOKEN;
+	const int32_t parent = row - 1;
+	struct result out = {.logits = r->logits + (size_t)row * (size_t)r->vocab};
+	struct error error = {""};
+	const struct segment segment = {.cache = r->cache, .n = 1, .reads = d->reads, .later = d->later};
+	struct pass pass = pass_over(&segment, &token, &parent, 2 * r->blocks, &want, &out);
+	pass.head = true;
+	pass.state = state;
+	pass.normed_out = r->states + (size_t)row * (size_t)r->dim;
+	if (!r->backend->run(r->backend, &pass, &error))
+		fail_msg("%s", error.message);
+	return out.token;
+}
+
+/* A draft after so many tokens of the text; the target's cache is cut to them. */
+static double check_draft(struct drafts* d, const struct run* target, const struct text* t, int length,
+                          const cJSON* drafts, const cJSON* expected) {
+	const cJSON* drafted;
+	const float* state = target->states + (size_t)(length - 1) * (size_t)target->dim;
+	int32_t token = t->token[length];
+	double worst = 0;
+	int row = 0;
+	target->backend->truncate(target->cache, length);
+	d->reads = target->cache;
+	d->later = length;
+	cJSON_ArrayForEach (drafted, drafts) {
+		token = draft_row(d, token, state, row);
+		assert_int_equal(token, (int)drafted->valuedouble);
+		worst = fmax(worst, farthest(&d->own, t, row, expected));
+		state = d->own.states + (size_t)row++ * (size_t)d->own.dim;
+		expected = expected->next;
+	}
+	d->own.backend->discard(d->own.cache);
+	return worst;
+}
+
+/* From the longest text to the shortest. */
+static void check_assistant(struct run* r, const struct model* model, const struct text* t, const cJSON* json,
+                            const char* name, const char* isa) {
+	const cJSON* assistant = json_field(json, "assistant");
+	if (!assistant)
+		return;
+	const struct model_options options = {.target = model};
+	const struct backend_options how = {.threads = 2, .isa = isa, .context = t->n + 1};
+	struct model* drafter = open_folder(assistant, &options, name);
+	struct error error = {""};
+	struct drafts d = {.own = {.backend = cpu_open(&drafter->weights, &how, &error),
+	                           .vocab = r->vocab,
+	                           .blocks = drafter->weights.shape.n_blocks,
+	                           .dim = r->dim}};
+	if (!d.own.backend)
+		fail_msg("%s: %s", name, error.message);
+	d.own.cache = d.own.backend->cache_open(d.own.backend, 1, DTYPE_F32, &error);
+	d.own.logits = calloc((size_t)t->n * (size_t)r->vocab, sizeof *d.own.logits);
+	d.own.states = calloc((size_t)t->n, (size_t)r->dim * sizeof *d.own.states);
+	const cJSON *rows = part(assistant, "rows"), *drafts = part(assistant, "drafts"),
+	            *expected = part(assistant, "log_probabilities");
+	double worst = 0;
+	for (int i = cJSON_GetArraySize(rows); i-- > 0;)
+		worst =
+		    fmax(worst, check_draft(&d, r, t, (int)cJSON_GetArrayItem(rows, i)->valuedouble,
+		                            cJSON_GetArrayItem(drafts, i), cJSON_GetArrayItem(expected, i)->child));
+	print_message("%s, %s: the assistant's log-probabilities within %.1e\n", name, isa, worst);
+	assert_true(worst <= 2e-4);
+	end_run(&d.own);
+	model_close(drafter);
+}
+
 static void check_ends(const struct model* model, const cJSON* json) {
 	int32_t end[MAX_END_TOKENS];
 	const cJSON* ends = json_field(json, "ends");
@@ -327,6 +291,7 @@ static void check_model(const struct model* model, const cJSON* json, const char
 		}
 		print_message("%s, %s: log-probabilities within %.1e\n", name, isa[i], worst);
 		check_mtp(&r, model, &t, json, name, isa[i]);
+		check_assistant(&r, model, &t, json, name, isa[i]);
 		end_run(&r);
 	}
 }
@@ -334,17 +299,11 @@ static void check_model(const struct model* model, const cJSON* json, const char
 static void check_case(void** state) {
 	const char* file = *state;
 	const char* name = strrchr(file, '/') ? strrchr(file, '/') + 1 : file;
-	char folder[] = "/tmp/swiftlet-configs-XXXXXX";
 	struct error error = {""};
 	cJSON* json = json_read(file, &error);
 	if (!json)
 		fail_msg("%s", error.message);
-	assert_non_null(mkdtemp(folder));
-	write_folder(json, folder);
-	struct model* model = model_open(folder, NULL, &error);
-	drop_folder(folder); /* what is mapped stays */
-	if (!model)
-		fail_msg("%s: %s", name, error.message);
+	struct model* model = open_folder(json, NULL, name);
 	check_model(model, json, name);
 	model_close(model);
 	cJSON_Delete(json);

@@ -48,7 +48,8 @@ def names(entry):
     return out
 
 
-def make_folder(case, folder):
+def make_folder(case, folder, given=None):
+    """given: values of some tensors by name."""
     os.makedirs(folder, exist_ok=True)
     header, parts, at = {}, [], 0
     for entry in case["tensors"]:
@@ -56,9 +57,14 @@ def make_folder(case, folder):
         for size in entry["shape"]:
             n *= size
         for name in names(entry):
-            parts.append(struct.pack("<%df" % n, *values(name, n, entry["scale"], entry["offset"])))
-            header[name] = {"dtype": "F32", "shape": entry["shape"], "data_offsets": [at, at + 4 * n]}
-            at += 4 * n
+            if entry.get("integers"):
+                parts.append(struct.pack("<%dq" % n, *((i * entry["scale"] + entry["offset"]) % n for i in range(n))))
+            else:
+                parts.append(struct.pack("<%df" % n, *((given or {}).get(name) or
+                                                       values(name, n, entry["scale"], entry["offset"]))))
+            header[name] = {"dtype": "I64" if entry.get("integers") else "F32", "shape": entry["shape"],
+                            "data_offsets": [at, at + len(parts[-1])]}
+            at += len(parts[-1])
     text = json.dumps(header).encode()
     pathlib.Path(folder, "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
     pathlib.Path(folder, "config.json").write_text(json.dumps(case["config"]))

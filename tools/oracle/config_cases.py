@@ -303,6 +303,40 @@ CASES.update({
     "gemma4_text-one-size": case("gemma4_text", num_hidden_layers=7, num_kv_shared_layers=1,
                                           num_attention_heads=8, global_head_dim=8, hidden_size=24),
 })
+# Targets with an assistant beside them, in a folder of its own.
+ASSISTANTS = {}
+
+
+def assisted(name, target, heads, centroids=None, used=None, outer=None, **changes):
+    """Adds a target and its assistant of `heads` heads, whose head has groups of tokens if `centroids` is given."""
+    kinds = {k: target[k] for k in ("head_dim", "global_head_dim", "num_key_value_heads", "attention_k_eq_v",
+                                    "num_global_key_value_heads", "vocab_size", "sliding_window") if k in target}
+    unified = "unified" in target["model_type"]
+    text = {**PLAIN, **kinds, "model_type": target["model_type"], "hidden_size": 24, "intermediate_size": 40,
+            "num_hidden_layers": 4, "num_attention_heads": heads, "hidden_size_per_layer_input": 0,
+            "vocab_size_per_layer_input": 0, "num_kv_shared_layers": 4, "tie_word_embeddings": True, **changes}
+    if unified:
+        text = {k: v for k, v in text.items() if not k.endswith("per_layer_input")}
+    groups = {"use_ordered_embeddings": True, "num_centroids": centroids, "centroid_intermediate_top_k": used}
+    CASES[name] = target
+    ASSISTANTS[name] = {"model_type": "gemma4_unified_assistant" if unified else "gemma4_assistant", "architectures": [
+        "Gemma4UnifiedAssistantForCausalLM" if unified else "Gemma4AssistantForCausalLM"],
+        "backbone_hidden_size": target["hidden_size"], "text_config": text, **(groups if centroids else {}), **(outer or {})}
+
+
+assisted("gemma4_text-assistant", case("gemma4_text", layer_types=SLIDES, hidden_size=40), 4,
+         layer_types=["sliding_attention"] * 3 + ["full_attention"])
+assisted("gemma4_text-shared-assistant", case("gemma4_text", num_hidden_layers=6, num_kv_shared_layers=3, use_double_wide_mlp=True,
+                                              layer_types=SLIDES + SLIDES[:2]), 6, 34, 5, layer_types=SLIDES, hidden_size=40)
+assisted("gemma4_text-keys-as-values-assistant", case(
+    "gemma4_text", hidden_size_per_layer_input=0, attention_k_eq_v=True, num_global_key_value_heads=1, layer_types=SLIDES), 2,
+    8, 3, {"tie_word_embeddings": False}, layer_types=SLIDES, final_logit_softcapping=5.0)
+assisted("gemma4_text-experts-assistant", case(
+    "gemma4_text", hidden_size_per_layer_input=0, enable_moe_block=True, num_experts=6, top_k_experts=2,
+    moe_intermediate_size=16, layer_types=SLIDES, sliding_window=7), 4, 17, 17, num_hidden_layers=2, num_kv_shared_layers=0,
+    layer_types=SLIDES[:2], attention_bias=True)
+assisted("gemma4_unified-assistant", case("gemma4_unified_text", num_hidden_layers=7, tie_word_embeddings=True), 4,
+         num_hidden_layers=6, num_kv_shared_layers=6)
 CASES.update({
     "gemma3n_text-plain": case("gemma3n_text"),
     "gemma3n_text-shared-sparse": case("gemma3n_text", num_hidden_layers=8, layer_types=SLIDES * 2, num_kv_shared_layers=5,

@@ -48,6 +48,8 @@ def spread(name, shape, family):
     gemma = family.startswith(("gemma", "vaultgemma"))
     plus_one = family in ("gemma", "gemma2", "gemma3_text", "gemma3", "nemotron", "vaultgemma") or (
         family.startswith(("qwen3_5", "qwen3_next")) and "linear_attn" not in name)
+    if family == "gemma4_assistant" and "q_norm" in name:
+        return 0.4, 0.4
     if name.endswith("A_log"):
         return 4.0, -1.5
     if re.search(r"norm(\d?|_f)\.weight$|layernorm\.weight$", name):
@@ -110,6 +112,10 @@ def make(tensors):
     out = {}
     for entry in tensors:
         for name in in_full(entry):
+            if entry.get("integers"):
+                n = entry["shape"][0]
+                out[name] = (torch.arange(n) * entry["scale"] + entry["offset"]) % n
+                continue
             values = entry["offset"] + entry["scale"] * uniform(name, int(numpy.prod(entry["shape"], dtype=int)))
             out[name] = torch.from_numpy(values.astype(numpy.float32).reshape(entry["shape"]))
     return out
@@ -163,7 +169,47 @@ def judge_mtp(model, family, tokens, chosen):
                      "mtp_log_probabilities": [[round(float(of[row, i]), 6) for i in chosen] for row in rows]}
 
 
-def judge(config, fused=False, mtp=False, turned=False, length=200, prompt=90, ids=12, seed=1):
+def assistant_tensors(config, loaded):
+    """As describe, with an order of tokens that has each once."""
+    shapes = {n: list(t.shape) for n, t in loaded.items() if not n.endswith("token_ordering")}
+    out = describe(shapes, "gemma4_assistant")
+    for name, t in loaded.items():
+        if name.endswith("token_ordering"):
+            out.append({"name": name, "of": [], "shape": list(t.shape), "scale": 61, "offset": 7, "integers": True})
+    return out
+
+
+def judge_assistant(model, config, tokens, chosen):
+    """A case's assistant: its config and tensors, and what transformers' own generator of candidates drafts with it after
+    some lengths of the text, 3 tokens each with their log-probabilities."""
+    from transformers.generation.candidate_generator import SinglePositionMultiTokenCandidateGenerator as Generator
+    steps, rows, drafts, of = 3, [1, 2, 21, 22, 23, 24, 60, 150], [], []
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        (folder / "config.json").write_text(json.dumps(config))
+        loaded = transformers.AutoConfig.from_pretrained(folder)
+        maker = getattr(transformers, config["architectures"][0])
+        maker(loaded).float().save_pretrained(folder)
+        tensors = assistant_tensors(config, load_file(folder / "model.safetensors"))
+        save_file(make(tensors), folder / "model.safetensors", {"format": "pt"})
+        (folder / "config.json").write_text(json.dumps(config))
+        assistant = maker.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    ids = torch.tensor([tokens])
+    assistant.generation_config.num_assistant_tokens = steps
+    ends = transformers.GenerationConfig(max_length=4096)
+    for row in rows:
+        generator = Generator(assistant, model.get_input_embeddings(), ends)
+        with torch.no_grad():
+            seen = model(ids[:, :row], output_hidden_states=True, return_shared_kv_states=True, use_cache=True)
+            text, logits = generator.get_candidates(ids[:, :row + 1], {}, seen, False, 0)
+        drafts.append(text[0, row + 1:].tolist())
+        of.append(torch.log_softmax(logits[0].double(), -1))
+    return {"config": config, "tensors": tensors, "rows": rows, "drafts": drafts, "log_probabilities": [
+        [[round(float(step[i]), 6) for i in chosen] for step in steps] for steps in of]}
+
+
+def judge(config, fused=False, mtp=False, turned=False, assistant=None, length=200, prompt=90, ids=12,
+          seed=1):
     """A case out of a config, of tensors as they are stored or, fused, as the model has them, or, turned, with the inputs of
     stacked experts first, as Qwen3-VL-MoE is published: the text's log-probabilities by transformers in float32."""
     torch.manual_seed(0)
@@ -198,6 +244,8 @@ def judge(config, fused=False, mtp=False, turned=False, length=200, prompt=90, i
     if mtp:
         more, further = judge_mtp(model, family, tokens, chosen)
         tensors += more
+    if assistant:
+        further = {"assistant": judge_assistant(model, assistant, tokens, chosen)}
     return {**further, "config": config, "tensors": tensors, "tokens": tokens, "prompt": prompt, "rows": rows, "ids": chosen,
             "log_probabilities": [[round(float(of[row, i]), 6) for i in chosen] for row in rows]}
 
@@ -209,7 +257,7 @@ def write(path, case):
 
 def try_case(out, name, config, ends=None):
     try:
-        case = judge(config, name.endswith("-fused"), name.endswith("-mtp"), name.endswith("-turned"))
+        case = judge(config, name.endswith("-fused"), name.endswith("-mtp"), name.endswith("-turned"), config_cases.ASSISTANTS.get(name))
     except Exception as error:  # transformers does not take it
         print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:150] if str(error) else ''}", flush=True)
         return
