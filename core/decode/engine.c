@@ -75,17 +75,23 @@ static bool check_backend(const struct swiftlet_options* options, struct error* 
 	return cuda_available(error);
 }
 
-struct model* engine_model_open(const char* spec, const struct swiftlet_options* options,
-                                struct error* error) {
+/* target: the model that it is to draft for, or NULL */
+static struct model* open_model(const char* spec, const struct swiftlet_options* options,
+                                const struct model* target, struct error* error) {
 	if (options && !check_backend(options, error))
 		return NULL;
 	/* draft weights are made from weights in the host's memory */
-	const struct model_options how = {.synth_on_device =
-	                                      wants_cuda(options) && options->draft_weights.bits <= 0};
+	const struct model_options how = {
+	    .synth_on_device = wants_cuda(options) && options->draft_weights.bits <= 0, .target = target};
 	struct model* model = model_open(spec, &how, error);
 	if (model)
 		model->memory_left = fmax(0, memory_available() - (double)model->weight_bytes);
 	return model;
+}
+
+struct model* engine_model_open(const char* spec, const struct swiftlet_options* options,
+                                struct error* error) {
+	return open_model(spec, options, NULL, error);
 }
 
 /* ---- the draft weights ----------------------------------------------------- */
@@ -279,7 +285,7 @@ void engine_forget_costs(struct engine* engine) {
 	if (engine->draft_weights_ready)
 		cost_use_draft_weights(&engine->cost, &engine->draft_weights.table);
 	if (engine->mtp)
-		cost_open(&engine->mtp_cost, &engine->model->mtp, 0);
+		cost_open(&engine->mtp_cost, engine->mtp->weights, 0);
 }
 
 /* Precedes the note on the draft weights, which note_draft_weights rewrites. */
@@ -317,31 +323,43 @@ static struct swiftlet_options drafting_options(const struct swiftlet_options* o
 	return alone;
 }
 
-/* The layer runs on a CPU, in one process, where the planner decides who drafts. */
+/* A layer or an assistant runs on a CPU, in one process, where the planner decides who drafts. */
 static bool open_mtp(struct engine* engine, const struct swiftlet_options* options,
-                     const struct backend_options* how, struct error* error) {
+                     const struct weight_table* layer, const struct backend_options* how,
+                     struct error* error) {
 	const bool wanted = options->drafting.drafters >> SOURCE_mtp & 1u && options_plan(options) &&
 	                    options->drafting.when == SWIFTLET_DRAFT_AUTO && !options->engine.group;
-	if (engine->model->mtp.shape.n_blocks == 0 || !wanted || engine->backend->draft)
+	if (layer->shape.n_blocks == 0 || !wanted || engine->backend->draft || engine->mtp)
 		return true;
 	struct backend_options alone = *how;
 	alone.screened_head = false; /* its tokens are guesses */
 	alone.cache_bytes = 0;       /* as an adapter's, one block's caches do not give way to others */
-	engine->mtp = cpu_open(&engine->model->mtp, &alone, error);
+	engine->mtp = cpu_open(layer, &alone, error);
 	return engine->mtp != NULL;
 }
 
+static bool open_assistant(struct engine* engine, const struct swiftlet_options* options,
+                           struct model* assistant, const struct backend_options* how, struct error* error) {
+	engine->assistant = assistant;
+	if (engine->backend->draft)
+		return error_set(error, "--draft-model %s: it drafts on CPUs alone: give --backend cpu",
+		                 assistant->name);
+	return open_mtp(engine, options, &assistant->weights, how, error);
+}
+
 static bool open_drafting(struct engine* engine, const struct swiftlet_options* options,
-                          struct error* error) {
+                          const struct backend_options* how, struct error* error) {
 	struct error why = {""};
 	if (!options->drafting.model[0])
 		return true;
 	if (options->engine.group)
 		return error_set(error, "--draft-model runs in one process: leave out mpirun");
 	const struct swiftlet_options alone = drafting_options(options, engine->model);
-	struct model* model = engine_model_open(options->drafting.model, &alone, &why);
+	struct model* model = open_model(options->drafting.model, &alone, engine->model, &why);
 	if (!model)
 		return error_set(error, "--draft-model: %.400s", why.message);
+	if (model->weights.shape.keys_outside)
+		return open_assistant(engine, options, model, how, error);
 	if (!model_same_vocabulary(engine->model, model)) {
 		error_set(error,
 		          "--draft-model %s: its vocabulary of %d tokens differs from that of %s, which has %d: "
@@ -390,8 +408,9 @@ struct engine* engine_open(struct model* model, const struct swiftlet_options* o
 		note_screened_head(engine);
 	if (!engine->backend || (options->engine.group && !engine_lead(engine, &how, error)) ||
 	    (wants_draft_weights(options) && !open_draft_weights(engine, options, error)) ||
-	    !open_auxiliary_weights(engine, options, &how, error) || !open_mtp(engine, options, &how, error) ||
-	    !open_drafting(engine, options, error)) {
+	    !open_auxiliary_weights(engine, options, &how, error) ||
+	    !open_mtp(engine, options, &model->mtp, &how, error) ||
+	    !open_drafting(engine, options, &how, error)) {
 		engine_close(engine);
 		return NULL;
 	}
@@ -427,6 +446,7 @@ void engine_close(struct engine* engine) {
 		engine->side->close(engine->side);
 	if (engine->mtp)
 		engine->mtp->close(engine->mtp);
+	model_close(engine->assistant);
 	close_drafting(engine);
 	adapter_close(&engine->adapter);
 	heads_close(&engine->heads);

@@ -30,9 +30,10 @@ struct engine {
 	struct backend* side;    /* runs the adapter; NULL: none was given */
 	struct heads heads;
 	struct probe_weights probe;
-	struct backend* mtp; /* runs the model's MTP layer; NULL: it does not draft */
+	struct backend* mtp; /* runs the model's MTP layer or the assistant; NULL: neither drafts */
 	struct cost_model mtp_cost;
 	struct engine* drafting; /* of a separate draft model (draft_model.c), owned with the model; NULL: none */
+	struct model* assistant; /* a draft model that reads the model's cache, as its MTP layer; NULL: none */
 };
 
 /* Opens the model that a spec names, for the options' backend (NULL: the CPU). NULL with the error set. */

@@ -4,7 +4,10 @@
  * A row of the layer takes a token and the model's state of the token before it, and predicts the token
  * after. The layer's cache holds such rows, not those of drafts, and none before the last ROOM tokens when it
  * begins: rotations depend only on distances, so its text may begin anywhere. So a prompt costs nothing, and
- * a drafter that rests needs no passes. */
+ * a drafter that rests needs no passes.
+ *
+ * An assistant (core/model/assistant.c) takes the layer's place. Its rows read the model's cache, so its own
+ * has the rows of a draft alone, and no row is missing. */
 #include "core/decode/session_state.h"
 
 #include <math.h>
@@ -22,11 +25,13 @@ bool mtp_join(struct session* s, struct error* error) {
 	const size_t dim = (size_t)engine->model->weights.shape.dim;
 	if (!s->drafters.state[SOURCE_mtp])
 		return true;
+	m->outside = engine->mtp->weights->shape.keys_outside;
 	m->state = malloc(ROOM * dim * sizeof *m->state);
 	m->rows = malloc(MAX_ROWS * dim * sizeof *m->rows);
 	if (!m->state || !m->rows)
 		return error_set(error, "out of memory for the states that the MTP layer reads");
-	m->cache = engine->mtp->cache_open(engine->mtp, s->cache->capacity, s->cache->type, error);
+	m->cache =
+	    engine->mtp->cache_open(engine->mtp, m->outside ? 1 : s->cache->capacity, s->cache->type, error);
 	return m->cache != NULL;
 }
 
@@ -107,7 +112,9 @@ static double cost_rows(const struct session* s, int rows) {
 /* Tokens before the text's last one whose rows the cache lacks; -1: their states are gone. */
 static int count_missing(const struct session* s) {
 	const struct mtp* m = &s->mtp;
-	return m->n > 0 && m->first + m->n == s->n_text - 1 ? s->n_text - 1 - next_token(m) : -1;
+	if (m->n == 0 || m->first + m->n != s->n_text - 1)
+		return -1;
+	return m->outside ? 0 : s->n_text - 1 - next_token(m);
 }
 
 /* Drops the oldest of them if reading all would cost too much. */
@@ -154,27 +161,32 @@ static const struct penalties* shift_penalties(struct session* s) {
 	return &s->mtp.penalties;
 }
 
+/* A head by groups reads few of its rows already. */
+static double head_share(const struct session* s) {
+	const bool grouped = tensor_present(&s->engine->mtp->weights->centroids);
+	return grouped ? 0 : cost_head_share(&s->engine->mtp_cost, (struct variant){.skip = NULL});
+}
+
 void mtp_round(struct session* s) {
 	struct mtp* m = &s->mtp;
-	const struct cost_model* cost = &s->engine->mtp_cost;
 	if (!m->cache)
 		return;
 	if (m->cache->pending > 0)
 		m->cache->backend->discard(m->cache);
 	limit_behind(s);
-	const int n = count_missing(s);
+	const int n = count_missing(s), first = s->n_text - 1 - (n > 0 ? n : 0);
+	const size_t dim = (size_t)s->engine->model->weights.shape.dim;
 	const struct mask_round round = {.segment = {.cache = m->cache,
-	                                             .later = m->start,
+	                                             .reads = m->outside ? s->cache : NULL,
+	                                             .later = m->outside ? first : m->start,
 	                                             .sampler = s->sampled ? &s->sampler : NULL,
 	                                             .penalties = shift_penalties(s)},
 	                                 .end_token = s->end_token,
 	                                 .n_end_tokens = s->n_end_tokens,
-	                                 .behind = s->text + next_token(m),
+	                                 .behind = s->text + first,
 	                                 .n_behind = n > 0 ? n : 0,
-	                                 .states =
-	                                     m->state + (size_t)(n >= 0 ? next_token(m) - 1 - m->first : 0) *
-	                                                    (size_t)s->engine->model->weights.shape.dim,
+	                                 .states = m->state + (n >= 0 ? (size_t)(first - 1 - m->first) * dim : 0),
 	                                 .own_states = m->rows,
-	                                 .head_share = cost_head_share(cost, (struct variant){.skip = NULL})};
+	                                 .head_share = head_share(s)};
 	mask_start(s->drafters.state[SOURCE_mtp], &round);
 }

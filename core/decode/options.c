@@ -143,7 +143,7 @@ const struct option option_table[] = {
      "on a GPU only)",
      NULL, set_drafters},
     {"draft-model", 0, false, TAKES_PATH, AT(drafting.model), 0, ROOM(drafting.model), "a model", "MODEL",
-     "let a smaller model with the same vocabulary draft too", NULL, NULL},
+     "let a smaller model with the same vocabulary draft too, or Gemma 4's assistant", NULL, NULL},
     {"draft-bits", 0, false, TAKES_CHOICE, AT(draft_weights.bits), 0, 0, "auto=-1 off=0 4=4 8=8", NULL,
      "draft with weights quantized to this many bits; 4 and 8 make them before the first token, auto makes "
      "them after the first tokens if they pay",

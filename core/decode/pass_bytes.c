@@ -28,10 +28,18 @@ static struct layer_bytes count_layers(const struct block_weights* block, const 
 	return bytes;
 }
 
+/* What a row reads of the head: with centroids some of its groups. */
+static double count_head(const struct weight_table* w) {
+	const double all = (double)tensor_bytes(&w->output);
+	return tensor_present(&w->centroids) ? (double)tensor_bytes(&w->centroids) +
+	                                           all * w->shape.centroids_used / (double)w->centroids.rows
+	                                     : all;
+}
+
 struct pass_bytes pass_bytes_of(const struct weight_table* w, size_t coarse_head) {
-	const size_t head = coarse_head > 0 ? coarse_head : tensor_bytes(&w->output);
-	return (struct pass_bytes){.stored =
-	                               count_layers(w->block, &w->shape, (double)(head + tensor_bytes(&w->join))),
+	const double head = coarse_head > 0 ? (double)coarse_head : count_head(w);
+	const double ends = (double)(tensor_bytes(&w->join) + tensor_bytes(&w->leave));
+	return (struct pass_bytes){.stored = count_layers(w->block, &w->shape, head + ends),
 	                           .blocks = w->shape.n_blocks};
 }
 

@@ -6,6 +6,11 @@ double session_cache_bytes(const struct cache* cache, int read) {
 	return attention_bytes(&cache->backend->weights->shape, cache->type, cache->committed, read);
 }
 
+static double mtp_cache_bytes(const struct session* s) {
+	const struct cache *own = s->mtp.cache, *read = s->mtp.outside ? s->cache : own;
+	return attention_bytes(&own->backend->weights->shape, own->type, read->committed, read->committed);
+}
+
 void session_set_length(const struct session* s) {
 	if (s->batch.sequences > 0)
 		return;
@@ -13,7 +18,7 @@ void session_set_length(const struct session* s) {
 	if (s->draft_cache)
 		cost_at(&s->engine->drafting->cost, session_cache_bytes(s->draft_cache, s->draft_cache->committed));
 	if (s->mtp.cache)
-		cost_at(&s->engine->mtp_cost, session_cache_bytes(s->mtp.cache, s->mtp.cache->committed));
+		cost_at(&s->engine->mtp_cost, mtp_cache_bytes(s));
 }
 
 int session_useful_depth(const struct session* s, int most) {

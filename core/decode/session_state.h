@@ -89,10 +89,11 @@ struct last_round {
 	int draft_steps, accepted;
 };
 
-/* The input of the MTP layer (mtp.c). */
+/* The input of the MTP layer, or of an assistant in its place (mtp.c). */
 struct mtp {
 	struct cache* cache; /* the layer's; NULL: it does not draft */
-	int start;           /* the token of the text that the cache's first row holds */
+	bool outside; /* an assistant: its rows read the model's cache, and its own holds none of the text */
+	int start;    /* the token of the text that the cache's first row holds */
 	float* state; /* (ROOM, dim) the model's states of n tokens from `first` on, as its head reads them */
 	int first, n;
 	float* rows; /* (MAX_ROWS, dim) states of the rows of a pass, of the layer's own or of the model */

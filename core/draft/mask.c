@@ -140,10 +140,10 @@ static int add_row(struct mask_drafter* m, int32_t token, int parent, uint8_t wa
 }
 
 /* After the first pass each pass has one row, whose state is the one of the row before it. */
-static void take_states(const struct mask_drafter* m, int dim, struct pass* pass) {
+static void take_states(const struct mask_drafter* m, int width, struct pass* pass) {
 	const int before = m->parent[m->n];
-	pass->state = m->n == 0 ? m->round.states : m->round.own_states + (size_t)before * (size_t)dim;
-	pass->normed_out = m->round.own_states + (size_t)m->n * (size_t)dim;
+	pass->state = m->n == 0 ? m->round.states : m->round.own_states + (size_t)before * (size_t)width;
+	pass->normed_out = m->round.own_states + (size_t)m->n * (size_t)width;
 }
 
 static void mask_fill(void* state, const struct tree* tree, int head, int carry, struct pass* pass) {
@@ -165,7 +165,7 @@ static void mask_fill(void* state, const struct tree* tree, int head, int carry,
 	pass->skip = m->round.skip;
 	pass->head = true;
 	if (m->round.own_states)
-		take_states(m, segment->cache->backend->weights->shape.dim, pass);
+		take_states(m, state_width(&segment->cache->backend->weights->shape), pass);
 }
 
 const struct result* mask_results(const void* state) { return ((const struct mask_drafter*)state)->result; }
@@ -251,7 +251,9 @@ static void mtp_see(void* state, const struct tree* tree, const struct verdict* 
 	mask_see(state, tree, verdict, out);
 	for (int i = 0; i <= find_root(m); i++)
 		path[i] = i;
-	if (m->n > 0)
+	if (m->round.segment.reads)
+		cache->backend->discard(cache);
+	else if (m->n > 0)
 		cache->backend->commit(cache, path, find_root(m) + 1);
 }
 

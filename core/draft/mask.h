@@ -2,7 +2,8 @@
  * model with the same vocabulary (Leviathan et al. 2023). Its passes leave nothing out and use a cache of its
  * own. The `mtp` drafter: a layer that the model's files hold beside it (DeepSeek-AI 2024, DeepSeek-V3,
  * section 2.2), also with a cache of its own. Each of its rows takes a token and a state: the model's state
- * of the token before, or in a draft the layer's own state of the row before.
+ * of the token before, or in a draft the layer's own state of the row before. An assistant (segment.reads)
+ * drafts in the same way, and its cache keeps nothing.
  *
  * A pass gives the draft model's choices after the head, which is the end of its chain of first choices. Rows
  * that cheaper drafters propose below the head may go with it. If the draft model agrees with one, the chain
@@ -25,8 +26,8 @@ struct mask_round {
 	/* (n_behind) tokens before the root that the cache lacks; the first pass computes them */
 	const int32_t* behind;
 	int n_behind;
-	/* `mtp` alone; others NULL. (n_behind + 1, dim) the model's states of the tokens before those and before
-	 * the root; room for the states of all rows (MAX_ROWS, dim). */
+	/* `mtp` alone; others NULL. (n_behind + 1, state_width) the model's states of the tokens before those and
+	 * before the root; room for the states of all rows (MAX_ROWS, state_width). */
 	const float* states;
 	float* own_states;
 	/* A share of a draft step's cost, if drafts may choose among few tokens (shortlist.h); 0: they may not */
