@@ -2,7 +2,7 @@
 """Draws `swiftlet bench real … --json`: speed over plain decoding by kind of prompt, greedily, a row a model. Standard library.
 
     swiftlet bench real a.gguf b.gguf -i tools/chat.jsonl --json > real.json
-    tools/plot_real.py real.json -o docs/speed.svg"""
+    tools/plot_real.py real.json -o speed.svg"""
 import argparse
 import html
 import json
