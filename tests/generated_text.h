@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "kernels/backend.h"
+#include "tests/must.h"
 
 struct text {
 	struct backend* backend;
@@ -27,7 +28,6 @@ struct text {
 static inline void text_pass(struct cache* cache, int base, const int32_t* token, int n,
                              const struct mask* skip, struct result* out, bool all) {
 	uint8_t want[MAX_ROWS];
-	struct error error;
 	const struct segment segment = {.cache = cache, .base = base, .n = n};
 	for (int i = 0; i < n; i++) {
 		want[i] = all || i == n - 1 ? WANT_TOKEN | WANT_TOP : WANT_NOTHING;
@@ -44,19 +44,15 @@ static inline void text_pass(struct cache* cache, int base, const int32_t* token
 	                          .tap = -1,
 	                          .want = want,
 	                          .out = out};
-	if (!cache->backend->run(cache->backend, &pass, &error))
-		fail_msg("%s", error.message);
+	must_run(cache->backend, &pass);
 }
 
 /* Greedy text of n tokens after a prompt of at most MAX_ROWS. */
 static inline struct text text_generate(struct backend* backend, const int32_t* prompt, int n_prompt, int n) {
 	struct text t = {.backend = backend, .n_prompt = n_prompt, .n = n};
 	struct result out[MAX_ROWS];
-	struct error error;
 	int32_t path[MAX_ROWS];
-	t.cache = backend->cache_open(backend, n_prompt + n, DTYPE_F32, &error);
-	if (!t.cache)
-		fail_msg("%s", error.message);
+	t.cache = must_open_cache(backend, n_prompt + n, DTYPE_F32);
 	t.token = malloc(sizeof *t.token * (size_t)(n_prompt + n));
 	t.probability = malloc(sizeof *t.probability * (size_t)n);
 	assert_non_null(t.token);

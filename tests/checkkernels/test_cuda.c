@@ -19,30 +19,13 @@
 #include "kernels/synth_block.h"
 #include "kernels/synth_value.h"
 #include "tests/kernels/support_random_model.h"
+#include "tests/must.h"
 
 enum { CONTEXT = 400 };
 
 static struct backend* open_one(bool cuda, const struct weight_table* weights) {
-	struct error error = {""};
 	const struct backend_options options = {.isa = "reference", .threads = 1, .context = CONTEXT};
-	struct backend* b = (cuda ? cuda_open : cpu_open)(weights, &options, &error);
-	if (!b)
-		fail_msg("%s", error.message);
-	return b;
-}
-
-static struct cache* open_cache(struct backend* b) {
-	struct error error = {""};
-	struct cache* c = b->cache_open(b, CONTEXT, DTYPE_F16, &error);
-	if (!c)
-		fail_msg("%s", error.message);
-	return c;
-}
-
-static void run(struct backend* b, const struct pass* pass) {
-	struct error error = {""};
-	if (!b->run(b, pass, &error))
-		fail_msg("%s", error.message);
+	return must_open(cuda ? cuda_open : cpu_open, weights, &options);
 }
 
 static void* poisoned(size_t bytes) {
@@ -91,7 +74,7 @@ static float* tapped(struct backend* b, struct cache* c, struct rows* r, int bas
 	struct pass pass = pass_of(r, &segment, s + 1);
 	pass.tap = s;
 	pass.tap_out = out;
-	run(b, &pass);
+	must_run(b, &pass);
 	b->discard(c);
 	return out;
 }
@@ -110,7 +93,7 @@ static void fill(struct backend* b, struct cache* c, const int32_t* text, int n)
 		int32_t path[MAX_ROWS];
 		for (int i = 0; i < count; i++)
 			path[i] = i;
-		run(b, &pass);
+		must_run(b, &pass);
 		b->commit(c, path, count);
 	}
 }
@@ -128,7 +111,7 @@ static void compare_models(const struct weight_table* device, const struct weigh
                            const int* sizes, int n_sizes, double bound) {
 	struct random random = {(uint64_t)committed + 1};
 	struct backend *gpu = open_one(true, device), *cpu = open_one(false, host);
-	struct cache *a = open_cache(gpu), *b = open_cache(cpu);
+	struct cache *a = must_open_cache(gpu, CONTEXT, DTYPE_F16), *b = must_open_cache(cpu, CONTEXT, DTYPE_F16);
 	const struct model_shape* s = &host->shape;
 	int32_t text[CONTEXT];
 	for (int i = 0; i < committed; i++)
@@ -333,7 +316,7 @@ static void try_results(int vocab, const struct sampler* sampler, bool with_pena
 	const struct model_shape shape = random_shape(1, 64, 1, 1, 32, 32, vocab);
 	struct random_model* m = random_model_make(&shape, types, 1, 0, (uint64_t)vocab);
 	struct backend* b = open_one(true, &m->weights);
-	struct cache* c = open_cache(b);
+	struct cache* c = must_open_cache(b, CONTEXT, DTYPE_F16);
 	struct random random = {5};
 	struct rows* r = calloc(1, sizeof *r);
 	int top[MAX_ROWS];
@@ -361,7 +344,7 @@ static void try_results(int vocab, const struct sampler* sampler, bool with_pena
 	                                .allowed = with_allowed ? allowed : NULL};
 	struct pass pass = pass_of(r, &segment, 2);
 	pass.head = true;
-	run(b, &pass);
+	must_run(b, &pass);
 	float* scratch = malloc(2 * (size_t)vocab * sizeof *scratch);
 	for (int i = 0; i < r->n; i++) {
 		int32_t path[MAX_ROWS];
@@ -415,7 +398,7 @@ static void what_is_allowed_is_each_rows_own(void** state) {
 	const struct model_shape shape = random_shape(1, 64, 1, 1, 32, 32, VOCAB);
 	struct random_model* m = random_model_make(&shape, types, 1, 0, 6);
 	struct backend* b = open_one(true, &m->weights);
-	struct cache *c = open_cache(b), *d = open_cache(b);
+	struct cache *c = must_open_cache(b, CONTEXT, DTYPE_F16), *d = must_open_cache(b, CONTEXT, DTYPE_F16);
 	struct rows* r = calloc(1, sizeof *r);
 	struct random random = {3};
 	static uint64_t bits[FIRST + SECOND][WORDS];
@@ -436,7 +419,7 @@ static void what_is_allowed_is_each_rows_own(void** state) {
 	struct pass pass = pass_of(r, two, 2);
 	pass.n_segments = 2;
 	pass.head = true;
-	run(b, &pass);
+	must_run(b, &pass);
 	for (int i = 0; i < r->n; i++)
 		assert_int_equal(r->out[i].token, only[i]);
 	b->discard(c);
@@ -458,7 +441,7 @@ static void what_is_allowed_is_each_rows_own(void** state) {
 	                             .tap = -1,
 	                             .want = want,
 	                             .out = out};
-	run(b, &prefill);
+	must_run(b, &prefill);
 	assert_int_equal(out[PREFILL_CHUNK - 1].token, only[7]);
 	free(r);
 	b->cache_close(c);
@@ -491,7 +474,7 @@ static int draft_by_hand(struct backend* b, struct cache* c, int32_t token, cons
 		                          .want = &want,
 		                          .out = &out[d]};
 		out[d].top = policy->top;
-		run(b, &pass);
+		must_run(b, &pass);
 		token = out[d].token;
 		const float p = out[d].max_probability;
 		const int bin = (int)(p * DRAFT_BINS) < DRAFT_BINS ? (int)(p * DRAFT_BINS) : DRAFT_BINS - 1;
@@ -505,7 +488,7 @@ static void try_draft_loop(const struct model_shape* shape, int with) {
 	const enum dtype types[] = {DTYPE_F16};
 	struct random_model* m = random_model_make(shape, types, 1, with, 21);
 	struct backend* b = open_one(true, &m->weights);
-	struct cache* c = open_cache(b);
+	struct cache* c = must_open_cache(b, CONTEXT, DTYPE_F16);
 	struct random random = {8};
 	int32_t text[30];
 	for (int i = 0; i < 30; i++)
@@ -576,7 +559,7 @@ static void prefill_once(struct backend* b, struct cache* c, const int32_t* text
 	                          .tap = -1,
 	                          .want = want,
 	                          .out = out};
-	run(b, &pass);
+	must_run(b, &pass);
 	assert_int_equal(c->committed, PREFILL_CHUNK);
 	assert_int_equal(c->pending, 0);
 }
@@ -587,7 +570,8 @@ static void try_prefill(const enum dtype type, int with, double bound) {
 	const struct model_shape shape = random_shape(2, 64, 2, 1, 32, 128, 70);
 	struct random_model* m = random_model_make(&shape, types, 1, with, 31);
 	struct backend *b = open_one(true, &m->weights), *reference = open_one(false, &m->weights);
-	struct cache *c = open_cache(b), *d = open_cache(reference);
+	struct cache *c = must_open_cache(b, CONTEXT, DTYPE_F16),
+	             *d = must_open_cache(reference, CONTEXT, DTYPE_F16);
 	struct random random = {9};
 	int32_t text[PREFILL_CHUNK];
 	for (int i = 0; i < PREFILL_CHUNK; i++)
@@ -775,7 +759,7 @@ static void play_tree(struct backend* b, struct cache* c, struct random* random,
 	pass.head = true;
 	pass.tap = sub_layers - 1;
 	pass.tap_out = out->tree[k].tapped;
-	run(b, &pass);
+	must_run(b, &pass);
 	b->discard(c);
 	free(r);
 }
@@ -785,7 +769,7 @@ static void play_way(const struct way* way, const struct weight_table* weights, 
 	struct random random = {7};
 	struct error error = {""};
 	struct backend* b = open_way(way, weights);
-	struct cache* c = open_cache(b);
+	struct cache* c = must_open_cache(b, CONTEXT, DTYPE_F16);
 	int32_t text[FILLED];
 	for (int i = 0; i < FILLED; i++)
 		text[i] = random_below(&random, weights->shape.vocab);
@@ -873,8 +857,7 @@ static void too_small_a_device(void** state) {
 	assert_non_null(strstr(error.message, "its weights take 14 MiB there, passes "));
 	assert_non_null(strstr(error.message, "; 3 MiB of 1024 MiB are free"));
 	unsetenv("EMULATED_FREE_MIB");
-	struct backend* b = cuda_open(&m->weights, &options, &error);
-	assert_non_null(b);
+	struct backend* b = must_open(cuda_open, &m->weights, &options);
 	setenv("EMULATED_FREE_MIB", "1", 1);
 	assert_null(b->cache_open(b, CONTEXT, DTYPE_F16, &error));
 	assert_non_null(strstr(error.message, "out of GPU memory for a context of 400 tokens"));
@@ -890,11 +873,8 @@ static void too_small_a_device(void** state) {
 #endif
 
 int main(void) {
-	struct error error;
-	if (!cuda_available(&error)) {
-		printf("skipped: %s\n", error.message);
+	if (!gpu_is_here())
 		return 77;
-	}
 	const struct CMUnitTest tests[] = {cmocka_unit_test(halves),
 	                                   cmocka_unit_test(long_context),
 	                                   cmocka_unit_test(wide_group),

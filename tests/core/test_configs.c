@@ -18,6 +18,7 @@
 #include "core/files/json.h"
 #include "core/model/model.h"
 #include "tests/config_folder.h"
+#include "tests/must.h"
 #include "tests/sanitized.h"
 
 enum { MOST_CASES = 512, MOST_TOKENS = 256, MOST_IDS = 64 };
@@ -51,7 +52,6 @@ static void run_rows(struct run* r, const struct text* t, int base, int n) {
 	struct result out[MOST_TOKENS];
 	uint8_t want[MOST_TOKENS];
 	int32_t path[MOST_TOKENS];
-	struct error error = {""};
 	for (int i = 0; i < n; i++) {
 		want[i] = WANT_LOGITS;
 		path[i] = i;
@@ -61,26 +61,20 @@ static void run_rows(struct run* r, const struct text* t, int base, int n) {
 	struct pass pass = pass_over(&segment, t->token + base, NULL, 2 * r->blocks, want, out);
 	pass.head = true;
 	pass.normed_out = r->states + (size_t)base * (size_t)r->dim;
-	if (!r->backend->run(r->backend, &pass, &error))
-		fail_msg("%s", error.message);
+	must_run(r->backend, &pass);
 	r->backend->commit(r->cache, path, n);
 }
 
 /* The prompt as one pass, the rest row by row, as a generation goes. */
 static void run_text(struct run* r, const struct model* model, const struct text* t, const char* isa) {
-	struct error error = {""};
 	const struct backend_options options = {.threads = 2, .isa = isa, .context = t->n + 1};
 	r->vocab = model->weights.shape.vocab;
 	r->blocks = model->weights.shape.n_blocks;
 	r->dim = model->weights.shape.dim;
 	r->logits = calloc((size_t)t->n * (size_t)r->vocab, sizeof *r->logits);
 	r->states = calloc((size_t)t->n + 1, (size_t)r->dim * sizeof *r->states);
-	r->backend = cpu_open(&model->weights, &options, &error);
-	if (!r->backend)
-		fail_msg("%s", error.message);
-	r->cache = r->backend->cache_open(r->backend, t->n + 1, DTYPE_F32, &error);
-	if (!r->cache)
-		fail_msg("%s", error.message);
+	r->backend = must_open(cpu_open, &model->weights, &options);
+	r->cache = must_open_cache(r->backend, t->n + 1, DTYPE_F32);
 	r->cache->prompt_length = t->prompt;
 	run_rows(r, t, 0, t->prompt);
 	for (int i = t->prompt; i < t->n; i++)
@@ -121,9 +115,7 @@ static void run_mtp(struct run* r, const struct model* model, const struct text*
 	uint8_t want[MOST_TOKENS];
 	int32_t token[MOST_TOKENS];
 	const struct backend_options options = {.threads = 2, .isa = isa, .context = t->n + 1};
-	struct backend* backend = cpu_open(&model->mtp, &options, &error);
-	if (!backend)
-		fail_msg("%s", error.message);
+	struct backend* backend = must_open(cpu_open, &model->mtp, &options);
 	struct cache* cache = backend->cache_open(backend, t->n + 1, DTYPE_F32, &error);
 	float* own = calloc((size_t)t->n, (size_t)r->dim * sizeof *own);
 	for (int i = 0; i < t->n; i++) {
@@ -140,8 +132,7 @@ static void run_mtp(struct run* r, const struct model* model, const struct text*
 		pass.head = true;
 		pass.state = last ? own + (size_t)parent * (size_t)r->dim : r->states;
 		pass.normed_out = own + (size_t)from * (size_t)r->dim;
-		if (!backend->run(backend, &pass, &error))
-			fail_msg("%s", error.message);
+		must_run(backend, &pass);
 	}
 	free(own);
 	backend->cache_close(cache);

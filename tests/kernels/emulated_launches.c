@@ -13,22 +13,11 @@
 #include "kernels/cuda/parts.h"
 #include "tests/kernels/cuda_emulation/emulated.h"
 #include "tests/kernels/support_random_model.h"
+#include "tests/must.h"
 
 static struct backend* open_backend(bool cuda, const struct weight_table* w, int context) {
-	struct error error = {""};
 	const struct backend_options options = {.isa = "reference", .threads = 1, .context = context};
-	struct backend* b = (cuda ? cuda_open : cpu_open)(w, &options, &error);
-	if (!b)
-		fail_msg("%s", error.message);
-	return b;
-}
-
-static struct cache* open_cache(struct backend* b, int capacity) {
-	struct error error = {""};
-	struct cache* c = b->cache_open(b, capacity, DTYPE_F16, &error);
-	if (!c)
-		fail_msg("%s", error.message);
-	return c;
+	return must_open(cuda ? cuda_open : cpu_open, w, &options);
 }
 
 /* Rows after the committed tokens, and what was counted meanwhile. */
@@ -79,7 +68,7 @@ static void filters_do_not_queue(void** state) {
 	const struct model_shape shape = random_shape(1, 32, 1, 1, 32, 32, VOCAB);
 	struct random_model* m = random_model_make(&shape, &type, 1, 0, 3);
 	struct backend* b = open_backend(true, &m->weights, 64);
-	struct cache* c = open_cache(b, 64);
+	struct cache* c = must_open_cache(b, 64, DTYPE_F16);
 	const struct sampler sampler = {.temperature = 1, .top_k = 4000, .top_p = 0.9f, .seed = 1};
 	static float logits[VOCAB];
 	struct result out = {.logits = logits};
@@ -104,7 +93,7 @@ static void taps_wait_for_nothing(void** state) {
 	const struct model_shape shape = random_shape(3, DIM, 2, 1, 32, 96, 50);
 	struct random_model* m = random_model_make(&shape, &type, 1, 0, 4);
 	struct backend *b = open_backend(true, &m->weights, 400), *cpu = open_backend(false, &m->weights, 400);
-	struct cache *c = open_cache(b, 400), *d = open_cache(cpu, 400);
+	struct cache *c = must_open_cache(b, 400, DTYPE_F16), *d = must_open_cache(cpu, 400, DTYPE_F16);
 	static float tapped[PREFILL_CHUNK * DIM], expected[PREFILL_CHUNK * DIM];
 	static const int taps[] = {0, 3, 5};
 	const unsigned long untapped = run_rows(b, c, PASS_EXACT, ROWS, -1, NULL, NULL, NULL).waits;
@@ -136,7 +125,7 @@ static unsigned long blocks_of_a_pass(const struct weight_table* w, int context,
 	snprintf(text, sizeof text, "%d", multiprocessors);
 	setenv("EMULATED_MULTIPROCESSORS", text, 1);
 	struct backend* b = open_backend(true, w, context);
-	struct cache* c = open_cache(b, 300);
+	struct cache* c = must_open_cache(b, 300, DTYPE_F16);
 	const unsigned long blocks = run_rows(b, c, PASS_EXACT, 3, -1, NULL, NULL, NULL).blocks;
 	b->cache_close(c);
 	b->close(b);
@@ -177,10 +166,8 @@ static void a_step_has_as_many_launches_as_predicted(void** state) {
 		const struct model_shape shape = random_shape(BLOCKS, 64, 2, 1, 32, 96, 50);
 		struct random_model* m = random_model_make(&shape, &way[i].type, 1, way[i].with, 4);
 		const struct backend_options options = {.context = 400, .screened_head = way[i].screened};
-		struct error error = {""};
-		struct backend* b = cuda_open(&m->weights, &options, &error);
-		assert_non_null(b);
-		struct cache* c = open_cache(b, 400);
+		struct backend* b = must_open(cuda_open, &m->weights, &options);
+		struct cache* c = must_open_cache(b, 400, DTYPE_F16);
 		assert_int_equal(run_rows(b, c, PASS_EXACT, 1, -1, NULL, NULL, NULL).launches,
 		                 (unsigned long)(BLOCKS * way[i].a_block + 7 + 2 * way[i].screened));
 		b->cache_close(c);
@@ -215,7 +202,7 @@ static void a_quantized_gemmas_gate_does_not_overflow(void** state) {
 			weight[j] *= 400;
 	}
 	struct backend *b = open_backend(true, &m->weights, 400), *cpu = open_backend(false, &m->weights, 400);
-	struct cache *c = open_cache(b, 400), *d = open_cache(cpu, 400);
+	struct cache *c = must_open_cache(b, 400, DTYPE_F16), *d = must_open_cache(cpu, 400, DTYPE_F16);
 	static float got[VOCAB], expected[VOCAB];
 	static const struct {
 		enum pass_kind kind;

@@ -12,6 +12,7 @@
 
 #include "kernels/draft_weights.h"
 #include "tests/kernels/support_random_model.h"
+#include "tests/must.h"
 
 enum { VOCAB = 90, COMMITTED = 20, STEPS = 6 };
 
@@ -63,7 +64,6 @@ struct played {
 static void run_chain(struct backend* b, struct cache* c, const int32_t* token, int n, struct result* out,
                       const struct mask* quantized) {
 	static uint8_t want[MAX_ROWS];
-	struct error error;
 	memset(want, WANT_TOKEN | WANT_LOGITS, sizeof want);
 	const struct segment segment = {.cache = c, .base = c->committed, .n = n};
 	const struct pass pass = {.kind = PASS_EXACT,
@@ -78,8 +78,7 @@ static void run_chain(struct backend* b, struct cache* c, const int32_t* token, 
 	                          .tap = -1,
 	                          .want = want,
 	                          .out = out};
-	if (!b->run(b, &pass, &error))
-		fail_msg("%s", error.message);
+	must_run(b, &pass);
 }
 
 /* Logits of a text's rows, and drafts after it: by the device's loop where there are some, else step by step.
@@ -89,8 +88,7 @@ static void play(struct backend* b, struct played* out) {
 	struct result result[COMMITTED];
 	int32_t text[COMMITTED], path[COMMITTED];
 	float scratch[VOCAB];
-	struct cache* c = b->cache_open(b, 64, DTYPE_F16, &error);
-	assert_non_null(c);
+	struct cache* c = must_open_cache(b, 64, DTYPE_F16);
 	for (int i = 0; i < COMMITTED; i++) {
 		text[i] = (i * 7 + 3) % VOCAB;
 		path[i] = i;
@@ -240,9 +238,7 @@ static void what_passes_need_is_counted(void** state) {
 	const int least = least_memory(&m->weights, CONTEXT);
 	struct backend* b = open_in(least, &m->weights, CONTEXT, &error);
 	assert_non_null(b);
-	struct cache* c = b->cache_open(b, CONTEXT, DTYPE_F16, &error);
-	if (!c)
-		fail_msg("%s", error.message);
+	struct cache* c = must_open_cache(b, CONTEXT, DTYPE_F16);
 	b->cache_close(c);
 	b->close(b);
 	assert_null(open_in(least - 1, &m->weights, CONTEXT, &error));

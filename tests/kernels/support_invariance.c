@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "tests/must.h"
+
 enum { TEXT = 120 };
 
 /* ---- one-row decoding ------------------------------------------------------------------------ */
@@ -23,20 +25,6 @@ struct alone {
 		const struct mask* skip;
 	} held[TEXT + MAX_ROWS + 1]; /* what stands at a position */
 };
-
-static struct cache* open_cache(struct backend* b, enum dtype type) {
-	struct error error = {""};
-	struct cache* c = b->cache_open(b, INVARIANCE_CONTEXT, type, &error);
-	if (!c)
-		fail_msg("%s", error.message);
-	return c;
-}
-
-static void run(struct backend* b, const struct pass* pass) {
-	struct error error = {""};
-	if (!b->run(b, pass, &error))
-		fail_msg("%s", error.message);
-}
 
 static int sub_layers(const struct backend* b) { return 2 * b->weights->shape.n_blocks; }
 
@@ -57,7 +45,7 @@ static void step(struct alone* a, int32_t token, const struct mask* skip, const 
 	                          .tap = -1,
 	                          .want = &want,
 	                          .out = out};
-	run(a->backend, &pass);
+	must_run(a->backend, &pass);
 	const int32_t path = 0;
 	a->held[a->cache->committed].token = token;
 	a->held[a->cache->committed].skip = skip;
@@ -194,7 +182,7 @@ static void whole(struct bench* b, struct tree* t, int base, const struct mask* 
                   const struct sampler* sampler) {
 	const struct segment segment = {.cache = b->cache, .base = base, .n = t->n, .sampler = sampler};
 	const struct pass pass = pass_of(b, t, &segment, skip);
-	run(b->backend, &pass);
+	must_run(b->backend, &pass);
 	b->backend->discard(b->cache);
 	compare(t, b->model->weights.shape.vocab, "one pass");
 }
@@ -210,7 +198,7 @@ static void in_pieces(struct bench* b, struct tree* t, int base, const struct ma
 		pass.parent += done;
 		pass.want += done;
 		pass.out += done;
-		run(b->backend, &pass);
+		must_run(b->backend, &pass);
 	}
 	b->backend->discard(b->cache);
 	compare(t, b->model->weights.shape.vocab, "pieces");
@@ -230,7 +218,7 @@ static void in_spans(struct bench* b, struct tree* t, int base, const struct sam
 	struct pass below = pass_of(b, t, &segment, NULL);
 	below.last = s;
 	below.head = random_below(&b->random, 2); /* an early exit's logits: no one asks for them here */
-	run(b->backend, &below);
+	must_run(b->backend, &below);
 	for (int i = 0; i < t->n; i++)
 		t->got[i].top = t->top[i];
 	assert_true(b->backend->rewind(b->cache, s));
@@ -242,7 +230,7 @@ static void in_spans(struct bench* b, struct tree* t, int base, const struct sam
 	above.first = s;
 	above.row = row;
 	above.token = NULL;
-	run(b->backend, &above);
+	must_run(b->backend, &above);
 	compare(t, b->model->weights.shape.vocab, "spans");
 	b->backend->discard(b->cache);
 }
@@ -256,12 +244,12 @@ static void tapped_at_the_end(struct bench* b, struct tree* t, int base, const s
 	struct pass pass = pass_of(b, t, &segment, skip);
 	pass.tap = pass.last - 1;
 	pass.tap_out = tapped;
-	run(b->backend, &pass);
+	must_run(b->backend, &pass);
 	b->backend->discard(b->cache);
 	compare(t, b->model->weights.shape.vocab, "tap at the end");
 	pass.tap_out = again;
 	pass.head = false;
-	run(b->backend, &pass);
+	must_run(b->backend, &pass);
 	b->backend->discard(b->cache);
 	assert_memory_equal(tapped, again, floats * sizeof *tapped);
 	free(tapped);
@@ -277,7 +265,7 @@ static void with_tap(struct bench* b, struct tree* t, int base, const struct sam
 	struct pass pass = pass_of(b, t, &segment, NULL);
 	pass.tap = tap;
 	pass.tap_out = tapped;
-	run(b->backend, &pass);
+	must_run(b->backend, &pass);
 	compare(t, b->model->weights.shape.vocab, "tap");
 	assert_true(b->backend->rewind(b->cache, tap + 1));
 	float* again = calloc((size_t)t->n * (size_t)dim, sizeof *again);
@@ -287,7 +275,7 @@ static void with_tap(struct bench* b, struct tree* t, int base, const struct sam
 	pass.first = tap + 1;
 	pass.row = row;
 	pass.tap = -1;
-	run(b->backend, &pass);
+	must_run(b->backend, &pass);
 	compare(t, b->model->weights.shape.vocab, "after the tap");
 	b->backend->discard(b->cache);
 	pass.first = 0;
@@ -295,7 +283,7 @@ static void with_tap(struct bench* b, struct tree* t, int base, const struct sam
 	pass.tap_out = again;
 	pass.last = tap + 1;
 	pass.head = false;
-	run(b->backend, &pass);
+	must_run(b->backend, &pass);
 	assert_memory_equal(tapped, again, (size_t)t->n * (size_t)dim * sizeof *tapped);
 	b->backend->discard(b->cache);
 	free(tapped);
@@ -315,7 +303,7 @@ static void from_states(struct bench* b, struct tree* t, int base, const struct 
 	pass.head = false;
 	pass.tap = s - 1;
 	pass.tap_out = state;
-	run(b->backend, &pass);
+	must_run(b->backend, &pass);
 	b->backend->discard(b->cache);
 	pass.first = s;
 	pass.last = t->sub_layers;
@@ -323,7 +311,7 @@ static void from_states(struct bench* b, struct tree* t, int base, const struct 
 	pass.token = NULL;
 	pass.head = true;
 	pass.tap = -1;
-	run(b->backend, &pass);
+	must_run(b->backend, &pass);
 	assert_int_equal(b->cache->pending, t->n);
 	assert_false(b->backend->rewind(b->cache, t->sub_layers));
 	b->backend->discard(b->cache);
@@ -341,7 +329,7 @@ static void states_after(struct bench* b, struct pass pass, const struct mask* s
 	pass.last = pass.tap + 1;
 	pass.tap_out = out;
 	pass.head = false;
-	run(b->backend, &pass);
+	must_run(b->backend, &pass);
 	b->backend->discard(b->cache);
 }
 
@@ -353,7 +341,7 @@ static void states_of_the_first(struct bench* b, struct tree* t, int base, const
 	const struct segment segment = {.cache = b->cache, .base = base, .n = t->n, .sampler = sampler};
 	struct pass pass = pass_of(b, t, &segment, NULL);
 	pass.states = states;
-	run(b->backend, &pass);
+	must_run(b->backend, &pass);
 	b->backend->discard(b->cache);
 	compare(t, b->model->weights.shape.vocab, "states of the first row");
 	pass.states = NULL;
@@ -368,10 +356,10 @@ static void states_of_the_first(struct bench* b, struct tree* t, int base, const
 static void batched(struct bench* b, struct tree* t, int base, const struct sampler* sampler) {
 	if (t->n > MAX_ROWS - 60)
 		return;
-	struct cache* other = open_cache(b->backend, b->cache->type);
+	struct cache* other = must_open_cache(b->backend, INVARIANCE_CONTEXT, b->cache->type);
 	struct segment segment[3] = {
 	    {.cache = other, .n = 37}, {.cache = b->cache, .base = base, .n = t->n}, {.n = 20}};
-	struct cache* third = open_cache(b->backend, b->cache->type);
+	struct cache* third = must_open_cache(b->backend, INVARIANCE_CONTEXT, b->cache->type);
 	segment[1].sampler = sampler;
 	segment[2].cache = third;
 	int32_t token[MAX_ROWS], parent[MAX_ROWS];
@@ -392,7 +380,7 @@ static void batched(struct bench* b, struct tree* t, int base, const struct samp
 	pass.parent = parent;
 	pass.want = want;
 	pass.out = out;
-	run(b->backend, &pass);
+	must_run(b->backend, &pass);
 	memcpy(t->got, out + 37, (size_t)t->n * sizeof *out);
 	compare(t, b->model->weights.shape.vocab, "three sequences");
 	b->backend->discard(b->cache);
@@ -405,7 +393,7 @@ static void committed_path(struct bench* b, struct tree* t, int base) {
 	const struct segment segment = {.cache = b->cache, .base = base, .n = t->n};
 	struct pass pass = pass_of(b, t, &segment, NULL);
 	pass.head = false;
-	run(b->backend, &pass);
+	must_run(b->backend, &pass);
 	int32_t path[MAX_ROWS], up[MAX_ROWS];
 	int depth = 0;
 	for (int at = random_below(&b->random, t->n); at >= 0; at = t->parent[at])
@@ -445,7 +433,7 @@ static void fill(struct bench* b, int committed) {
 		                          .last = sub_layers(b->backend),
 		                          .want = want,
 		                          .tap = -1};
-		run(b->backend, &pass);
+		must_run(b->backend, &pass);
 		int32_t path[MAX_ROWS];
 		for (int i = 0; i < n; i++)
 			path[i] = i;
@@ -508,7 +496,7 @@ bool invariance_holds(const struct random_model* m, const struct invariance_way*
 		return false;
 	}
 	struct bench b = {.model = m, .random = {seed}, .most = way->text ? way->text : TEXT};
-	b.alone = (struct alone){.backend = one, .cache = open_cache(one, way->cache)};
+	b.alone = (struct alone){.backend = one, .cache = must_open_cache(one, INVARIANCE_CONTEXT, way->cache)};
 	for (int k = 0; k < TEXT; k++)
 		b.text[k] = random_below(&b.random, vocab);
 	b.alone.cache->prompt_length = 40;
@@ -516,7 +504,7 @@ bool invariance_holds(const struct random_model* m, const struct invariance_way*
 		b.backend = way->open(&m->weights, way, 1 + k % 3, &error);
 		if (!b.backend)
 			fail_msg("%s", error.message);
-		b.cache = open_cache(b.backend, way->cache);
+		b.cache = must_open_cache(b.backend, INVARIANCE_CONTEXT, way->cache);
 		b.cache->prompt_length = 40;
 		one_tree(&b, way->size[k]);
 		b.backend->cache_close(b.cache);

@@ -7,13 +7,10 @@
 #include <cmocka.h>
 
 #include "tests/kernels/support_random_model.h"
+#include "tests/must.h"
 
 struct cache* list_cache(struct backend* b, enum dtype type) {
-	struct error error;
-	struct cache* c = b->cache_open(b, LIST_CONTEXT, type, &error);
-	if (!c)
-		fail_msg("%s", error.message);
-	return c;
+	return must_open_cache(b, LIST_CONTEXT, type);
 }
 
 void list_text(int32_t* token, int n, uint64_t seed) {
@@ -24,7 +21,6 @@ void list_text(int32_t* token, int n, uint64_t seed) {
 
 void list_commit(struct cache* c, const int32_t* token, int n, int rows, bool noted) {
 	struct backend* b = c->backend;
-	struct error error;
 	int32_t path[MAX_ROWS];
 	for (int i = 0; i < MAX_ROWS; i++)
 		path[i] = i;
@@ -33,8 +29,7 @@ void list_commit(struct cache* c, const int32_t* token, int n, int rows, bool no
 		const struct segment segment = {.cache = c, .base = c->committed, .n = count, .noted = noted};
 		struct pass pass =
 		    pass_over(&segment, token + c->committed, NULL, 2 * b->weights->shape.n_blocks, NULL, NULL);
-		if (!b->run(b, &pass, &error))
-			fail_msg("%s", error.message);
+		must_run(b, &pass);
 		b->commit(c, path, count);
 	}
 }
@@ -44,7 +39,6 @@ void list_draft(struct cache* c, const struct page_list* pages, float* logits) {
 	struct backend* b = c->backend;
 	struct result out[LIST_ROWS];
 	uint8_t want[LIST_ROWS];
-	struct error error;
 	const struct segment segment = {.cache = c, .base = c->committed, .n = LIST_ROWS, .pages = pages};
 	for (int i = 0; i < LIST_ROWS; i++) {
 		want[i] = WANT_LOGITS;
@@ -52,8 +46,7 @@ void list_draft(struct cache* c, const struct page_list* pages, float* logits) {
 	}
 	struct pass pass = pass_over(&segment, token, parent, 2 * b->weights->shape.n_blocks, want, out);
 	pass.head = true;
-	if (!b->run(b, &pass, &error))
-		fail_msg("%s", error.message);
+	must_run(b, &pass);
 	b->discard(c);
 }
 

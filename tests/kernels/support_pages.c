@@ -8,6 +8,7 @@
 
 #include "kernels/pages.h"
 #include "tests/kernels/support_random_model.h"
+#include "tests/must.h"
 
 enum { VOCAB = 50, CONTEXT = 200, BLOCKS = 3, KV_HEADS = 2, HEAD_DIM = 32 };
 
@@ -45,11 +46,7 @@ static void close_backend(struct fixture* f) {
 }
 
 static struct cache* open_cache(struct fixture* f, enum dtype type) {
-	struct error error;
-	struct cache* c = f->b->cache_open(f->b, CONTEXT, type, &error);
-	if (!c)
-		fail_msg("%s", error.message);
-	return c;
+	return must_open_cache(f->b, CONTEXT, type);
 }
 
 /* A pass's rows, and what it is to give of its last one. */

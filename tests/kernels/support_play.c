@@ -7,12 +7,13 @@
 
 #include <cmocka.h>
 
+#include "tests/must.h"
+
 /* n rows with logits, of the pass's segments; from a sub-layer on, with some skipped, or from states. */
 static void run_segments(struct backend* b, struct pass pass, int n, struct outcome* o, int index) {
 	static const int32_t token[] = {3, 141, 59, 26, 53, 58, 97};
 	uint8_t want[PLAY_ROWS];
 	struct result out[PLAY_ROWS];
-	struct error error;
 	memset(want, WANT_LOGITS | WANT_TOKEN, sizeof want);
 	for (int i = 0; i < n; i++)
 		out[i].logits = o->logits[index] + (size_t)i * PLAY_VOCAB;
@@ -21,8 +22,7 @@ static void run_segments(struct backend* b, struct pass pass, int n, struct outc
 	pass.token = token;
 	pass.want = want;
 	pass.out = out;
-	if (!b->run(b, &pass, &error))
-		fail_msg("%s", error.message);
+	must_run(b, &pass);
 	for (int i = 0; i < n; i++)
 		o->token[index][i] = out[i].token;
 }
@@ -50,7 +50,6 @@ static void run_two_sequences(struct backend* b, struct cache* first, struct cac
 }
 
 static void read_prompt(struct backend* b, struct cache* cache) {
-	struct error error;
 	int32_t prompt[20];
 	for (int i = 0; i < 20; i++)
 		prompt[i] = i * 7 % PLAY_VOCAB;
@@ -63,8 +62,7 @@ static void read_prompt(struct backend* b, struct cache* cache) {
 	                             .token = prompt,
 	                             .last = 2 * b->weights->shape.n_blocks,
 	                             .tap = -1};
-	if (!b->run(b, &prefill, &error))
-		fail_msg("%s", error.message);
+	must_run(b, &prefill);
 }
 
 void play(struct backend* b, struct outcome* o) {

@@ -18,6 +18,7 @@
 #include "tests/kernels/cuda_emulation/emulated.h"
 #endif
 #include "tests/kernels/support_random_model.h"
+#include "tests/must.h"
 
 enum { CONTEXT = 64, VOCAB = 40, MOST_ROWS = 19, DRAFTED = 4 };
 
@@ -399,11 +400,8 @@ static void launches_are_counted(void** state) {
 #endif
 
 int main(void) {
-	struct error error;
-	if (!cuda_available(&error)) {
-		printf("skipped: %s\n", error.message);
+	if (!gpu_is_here())
 		return 77;
-	}
 	const struct CMUnitTest tests[] = {cmocka_unit_test(a_product_has_a_plain_functions_bits),
 	                                   cmocka_unit_test(a_row_of_zeros_gives_zeros),
 	                                   cmocka_unit_test(passes_agree_with_the_cpus),

@@ -13,6 +13,7 @@
 
 #include "kernels/draft_weights.h"
 #include "tests/kernels/support_play.h"
+#include "tests/must.h"
 
 static struct backend* open_devices(const struct random_model* m, int devices, struct error* error) {
 	const struct backend_options options = {.context = PLAY_CONTEXT, .devices = devices};
@@ -74,7 +75,6 @@ static void run_draft_weights(struct backend* b, struct cache* c, const struct m
 	static const int32_t token[DRAFT_ROWS] = {7, 31, 12};
 	uint8_t want[DRAFT_ROWS];
 	struct result out[DRAFT_ROWS];
-	struct error error = {""};
 	memset(want, WANT_TOKEN | WANT_LOGITS, sizeof want);
 	for (int n = DRAFT_ROWS; n > 0; n -= DRAFT_ROWS - 1) {
 		for (int i = 0; i < n; i++)
@@ -93,8 +93,7 @@ static void run_draft_weights(struct backend* b, struct cache* c, const struct m
 		                          .tap = -1,
 		                          .want = want,
 		                          .out = out};
-		if (!b->run(b, &pass, &error))
-			fail_msg("%s", error.message);
+		must_run(b, &pass);
 		b->discard(c);
 	}
 	*step = out[0].token;
@@ -284,8 +283,7 @@ static void expect_failure(const char* way, const char* message) {
 	struct backend* b = open_devices(m, 2, &error);
 	if (!b)
 		fail_msg("%s", error.message);
-	struct cache* cache = b->cache_open(b, PLAY_CONTEXT, DTYPE_F16, &error);
-	assert_non_null(cache);
+	struct cache* cache = must_open_cache(b, PLAY_CONTEXT, DTYPE_F16);
 	int steps = 0;
 	while (steps < 100 && step(b, cache, &error))
 		steps++;

@@ -12,6 +12,7 @@
 
 #include "kernels/draft_weights.h"
 #include "tests/kernels/support_random_model.h"
+#include "tests/must.h"
 
 enum { CONTEXT = 64, VOCAB = 40, ROWS = 3, DRAFTED = 4, SUB_LAYERS = 4 };
 
@@ -217,11 +218,8 @@ static void refusals(void** state) {
 }
 
 int main(void) {
-	struct error error;
-	if (!cuda_available(&error)) {
-		printf("skipped: %s\n", error.message);
+	if (!gpu_is_here())
 		return 77;
-	}
 	const struct CMUnitTest tests[] = {cmocka_unit_test(a_quantized_pass_is_the_quantized_models),
 	                                   cmocka_unit_test(brain_floats), cmocka_unit_test(refusals)};
 	return cmocka_run_group_tests(tests, NULL, NULL);

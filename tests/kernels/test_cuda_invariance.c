@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "tests/kernels/support_invariance.h"
+#include "tests/must.h"
 
 static struct backend* open_cuda(const struct weight_table* weights, const struct invariance_way* way,
                                  int threads, struct error* error) {
@@ -87,11 +88,8 @@ static void gemma_like(void** state) {
 }
 
 int main(void) {
-	struct error error;
-	if (!cuda_available(&error)) {
-		printf("skipped: %s\n", error.message);
+	if (!gpu_is_here())
 		return 77;
-	}
 	const struct CMUnitTest tests[] = {cmocka_unit_test(llama_f16), cmocka_unit_test(biases_and_scaling),
 	                                   cmocka_unit_test(quantized), cmocka_unit_test(mixed_types),
 	                                   cmocka_unit_test(few_bits),  cmocka_unit_test(gemma_like)};

@@ -14,6 +14,7 @@
 #include "kernels/cpu/cpu.h"
 #include "tests/kernels/support_page_list.h"
 #include "tests/kernels/support_random_model.h"
+#include "tests/must.h"
 #ifdef SWIFTLET_EMULATED
 #include "tests/kernels/cuda_emulation/emulated.h"
 #endif
@@ -32,21 +33,13 @@ static struct random_model* make_model(int n_blocks, int window, enum dtype type
 }
 
 static struct backend* open_cuda(const struct random_model* m, int devices) {
-	struct error error;
 	const struct backend_options options = {.context = LIST_CONTEXT, .devices = devices};
-	struct backend* b = cuda_open(&m->weights, &options, &error);
-	if (!b)
-		fail_msg("%s", error.message);
-	return b;
+	return must_open(cuda_open, &m->weights, &options);
 }
 
 static struct backend* open_cpu(const struct random_model* m) {
-	struct error error;
 	const struct backend_options options = {.threads = 1, .isa = "auto", .context = LIST_CONTEXT};
-	struct backend* b = cpu_open(&m->weights, &options, &error);
-	if (!b)
-		fail_msg("%s", error.message);
-	return b;
+	return must_open(cpu_open, &m->weights, &options);
 }
 
 static double distance(const float* a, const float* b, int n) {
@@ -181,7 +174,6 @@ static void chunks_are_noted(void** state) {
 	struct backend* b = open_cuda(m, 0);
 	struct backend* cpu = open_cpu(m);
 	struct cache *c = list_cache(b, DTYPE_F16), *d = list_cache(cpu, DTYPE_F16);
-	struct error error;
 	list_text(token, 2 * PREFILL_CHUNK, 2);
 	for (struct cache* of = c; of; of = of == c ? d : NULL)
 		while (of->committed < 2 * PREFILL_CHUNK) {
@@ -189,8 +181,7 @@ static void chunks_are_noted(void** state) {
 			    .cache = of, .base = of->committed, .n = PREFILL_CHUNK, .noted = true};
 			struct pass pass = pass_over(&segment, token + of->committed, NULL, 4, NULL, NULL);
 			pass.kind = PASS_PREFILL;
-			if (!of->backend->run(of->backend, &pass, &error))
-				fail_msg("%s", error.message);
+			must_run(of->backend, &pass);
 		}
 	assert_true(b->list_pages(c, 1, page, &list));
 #ifdef SWIFTLET_EMULATED
@@ -234,12 +225,6 @@ static void the_cpus_drafts(void** state) {
 
 /* ---- bits ----------------------------------------------------------------------------------- */
 
-static void run_pass(struct backend* b, const struct pass* pass) {
-	struct error error;
-	if (!b->run(b, pass, &error))
-		fail_msg("%s", error.message);
-}
-
 /* Three sequences in a pass: one with a list, one that is noted, one with another list. Each has its bits
  * alone, whether it is noted or not. */
 static void others_change_nothing(void** state) {
@@ -278,7 +263,7 @@ static void others_change_nothing(void** state) {
 			pass.n = n;
 			pass.n_segments = n / ROWS;
 			pass.head = true;
-			run_pass(b, &pass);
+			must_run(b, &pass);
 		}
 		for (int i = 0; i < SEQUENCES; i++)
 			b->discard(segment[i].cache);
@@ -303,7 +288,7 @@ static void draft_in_steps(struct cache* c, const struct page_list* list, int32_
 		struct pass pass =
 		    pass_over(&segment, &token, &parent, 2 * b->weights->shape.n_blocks, &want, &out[i]);
 		pass.head = true;
-		run_pass(b, &pass);
+		must_run(b, &pass);
 		token = out[i].token;
 	}
 	b->discard(c);
@@ -412,11 +397,8 @@ static void what_it_costs(void** state) {
 #endif
 
 int main(void) {
-	struct error error;
-	if (!cuda_available(&error)) {
-		printf("skipped: %s\n", error.message);
+	if (!gpu_is_here())
 		return 77;
-	}
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(whole_lists),
 	    cmocka_unit_test(unlisted_pages),

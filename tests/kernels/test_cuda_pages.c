@@ -13,6 +13,7 @@
 #include "kernels/pages.h"
 #include "tests/kernels/support_pages.h"
 #include "tests/kernels/support_random_model.h"
+#include "tests/must.h"
 
 enum { VOCAB = 60, CONTEXT = 600, BLOCKS = 2 };
 
@@ -26,11 +27,8 @@ static void open_backend(struct fixture* f, int devices) {
 	static const enum dtype types[] = {DTYPE_F16};
 	const struct model_shape shape = random_shape(BLOCKS, 32, 2, 1, 16, 32, VOCAB);
 	const struct backend_options options = {.context = CONTEXT, .devices = devices};
-	struct error error;
 	f->model = random_model_make(&shape, types, 1, 0, 4);
-	f->b = cuda_open(&f->model->weights, &options, &error);
-	if (!f->b)
-		fail_msg("%s", error.message);
+	f->b = must_open(cuda_open, &f->model->weights, &options);
 	for (int i = 0; i < CONTEXT; i++)
 		f->text[i] = (i * 13 + i / 5) % VOCAB;
 }
@@ -40,13 +38,7 @@ static void close_backend(struct fixture* f) {
 	random_model_free(f->model);
 }
 
-static struct cache* open_cache(struct fixture* f) {
-	struct error error;
-	struct cache* c = f->b->cache_open(f->b, CONTEXT, DTYPE_F16, &error);
-	if (!c)
-		fail_msg("%s", error.message);
-	return c;
-}
+static struct cache* open_cache(struct fixture* f) { return must_open_cache(f->b, CONTEXT, DTYPE_F16); }
 
 /* Rows after the committed tokens, committed, with the last one's logits, which may be NULL. */
 static void run(struct fixture* f, struct cache* c, enum pass_kind kind, const int32_t* token, int n,
@@ -181,12 +173,9 @@ int main(void) {
 	static const enum dtype type = DTYPE_F16;
 	static struct pages_way way = {
 	    .open = cuda_open, .devices = 1, .type = &type, .n_types = 1, .refused = DTYPE_Q8_0};
-	struct error error;
 	int failed = 0;
-	if (!cuda_available(&error)) {
-		printf("skipped: %s\n", error.message);
+	if (!gpu_is_here())
 		return 77;
-	}
 	const struct CMUnitTest tests[] = {PAGES_TESTS(&way), cmocka_unit_test(drafts_go_over_borders),
 	                                   cmocka_unit_test(whole_chunks_alone_are_found)};
 	failed += cmocka_run_group_tests(tests, NULL, NULL);

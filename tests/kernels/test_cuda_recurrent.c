@@ -16,6 +16,7 @@
 #include "tests/kernels/cuda_emulation/emulated.h"
 #endif
 #include "tests/kernels/support_invariance.h"
+#include "tests/must.h"
 
 enum { VOCAB = 60, CONTEXT = 700 };
 
@@ -55,30 +56,12 @@ static struct model_shape short_shape(void) {
 }
 
 static struct backend* open_one(bool cuda, const struct weight_table* weights, int devices) {
-	struct error error = {""};
 	const struct backend_options options = {
 	    .isa = "reference", .threads = 1, .context = CONTEXT, .devices = devices};
-	struct backend* b = (cuda ? cuda_open : cpu_open)(weights, &options, &error);
-	if (!b)
-		fail_msg("%s", error.message);
-	return b;
-}
-
-static struct cache* open_cache(struct backend* b) {
-	struct error error = {""};
-	struct cache* c = b->cache_open(b, CONTEXT, DTYPE_F16, &error);
-	if (!c)
-		fail_msg("%s", error.message);
-	return c;
+	return must_open(cuda ? cuda_open : cpu_open, weights, &options);
 }
 
 static int32_t token_at(int i) { return (i * 13 + i / 5) % VOCAB; }
-
-static void run(struct backend* b, const struct pass* pass) {
-	struct error error = {""};
-	if (!b->run(b, pass, &error))
-		fail_msg("%s", error.message);
-}
 
 /* ---- against the reference ------------------------------------------------------------------ */
 
@@ -97,7 +80,7 @@ static void tap(struct backend* b, struct cache* c, int n, const int32_t* parent
 	                          .last = sub_layer + 1,
 	                          .tap = sub_layer,
 	                          .tap_out = out};
-	run(b, &pass);
+	must_run(b, &pass);
 	b->discard(c);
 }
 
@@ -122,7 +105,7 @@ static void append(struct backend* b, struct cache* c, enum pass_kind kind, int 
 		                          .tap = -1,
 		                          .want = want,
 		                          .out = out};
-		run(b, &pass);
+		must_run(b, &pass);
 		if (kind == PASS_EXACT)
 			b->commit(c, path, count);
 	}
@@ -167,7 +150,8 @@ static void agrees(const struct model_shape* shape, const enum dtype* types, int
 	struct random_model* m = random_model_make(shape, types, n_types, with, 31);
 	struct backend *gpu = open_one(true, &m->weights, devices), *cpu = open_one(false, &m->weights, 0);
 	struct backend* const both[] = {gpu, cpu};
-	struct cache* const cache[] = {open_cache(gpu), open_cache(cpu)};
+	struct cache* const cache[] = {must_open_cache(gpu, CONTEXT, DTYPE_F16),
+	                               must_open_cache(cpu, CONTEXT, DTYPE_F16)};
 	compare(m, gpu, cpu, cache[0], cache[1], bound);
 	for (int i = 0; i < 2; i++) {
 		struct backend* b = both[i];
@@ -289,7 +273,7 @@ static void open_fixture(struct fixture* f, const struct model_shape* shape) {
 	static const enum dtype type = DTYPE_F16;
 	f->model = random_model_make(shape, &type, 1, WITH_HEAD_NORMS, 8);
 	f->b = open_one(true, &f->model->weights, 1);
-	f->c = open_cache(f->b);
+	f->c = must_open_cache(f->b, CONTEXT, DTYPE_F16);
 }
 
 static void close_fixture(struct fixture* f) {
@@ -320,7 +304,7 @@ static void run_rows(struct fixture* f, int n, const int32_t* token, const int32
 	                          .tap = -1,
 	                          .want = want,
 	                          .out = out};
-	run(f->b, &pass);
+	must_run(f->b, &pass);
 }
 
 /* Row i of a tree after its path, each row in a pass of its own. */
@@ -539,7 +523,7 @@ static void quantized_drafts(void** state) {
 	}
 	table.block = block;
 	own = (struct fixture){.model = f.model, .b = open_one(true, &table, 1)};
-	own.c = open_cache(own.b);
+	own.c = must_open_cache(own.b, CONTEXT, DTYPE_F16);
 	run_rows(&own, 4, token, parent, NULL, NULL, expected);
 	assert_memory_equal(rough, expected, sizeof expected);
 	own.b->cache_close(own.c);
@@ -563,7 +547,7 @@ static void a_cache_finds_its_own_states(void** state) {
 	open_fixture(&f, &shape);
 	for (int i = 0; i < 320; i++)
 		text[i] = token_at(i);
-	struct cache* other = open_cache(f.b);
+	struct cache* other = must_open_cache(f.b, CONTEXT, DTYPE_F16);
 	f.c->prompt_length = other->prompt_length = 300;
 	append(f.b, f.c, PASS_PREFILL, 300, PREFILL_CHUNK);
 	run_rows(&f, 1, &last, NULL, NULL, NULL, expected);
@@ -649,11 +633,8 @@ static void launches_are_counted(void** state) {
 #endif
 
 int main(void) {
-	struct error error;
-	if (!cuda_available(&error)) {
-		printf("skipped: %s\n", error.message);
+	if (!gpu_is_here())
 		return 77;
-	}
 	const struct CMUnitTest tests[] = {cmocka_unit_test(delta_rule_agrees),
 	                                   cmocka_unit_test(odd_sizes_agree),
 	                                   cmocka_unit_test(short_convolutions_agree),

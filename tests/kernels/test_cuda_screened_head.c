@@ -15,6 +15,7 @@
 #include "kernels/draft_weights.h"
 #include "kernels/dtype_blocks.h"
 #include "tests/kernels/support_random_model.h"
+#include "tests/must.h"
 #ifdef SWIFTLET_EMULATED
 #include "tests/kernels/cuda_emulation/emulated.h"
 #endif
@@ -71,13 +72,9 @@ struct pair {
 };
 
 static struct backend* open_one(const struct weight_table* weights, bool screened, int devices) {
-	struct error error;
 	const struct backend_options options = {
 	    .context = CONTEXT, .screened_head = screened, .devices = devices};
-	struct backend* b = cuda_open(weights, &options, &error);
-	if (!b)
-		fail_msg("%s", error.message);
-	return b;
+	return must_open(cuda_open, weights, &options);
 }
 
 static struct pair open_pair(enum dtype type, const float* head) {
@@ -448,13 +445,10 @@ static void it_gives_way_to_the_model(void** unused) {
 }
 
 int main(void) {
-	struct error error;
 	setenv("EMULATED_DEVICES", "2", 1);
 	setenv("SWIFTLET_CUDA_HEAD", "screened", 1);
-	if (!cuda_available(&error)) {
-		printf("skipped: %s\n", error.message);
+	if (!gpu_is_here())
 		return 77;
-	}
 	const struct CMUnitTest tests[] = {cmocka_unit_test(the_same_tokens),
 	                                   cmocka_unit_test(few_rows_are_read),
 	                                   cmocka_unit_test(drafts),

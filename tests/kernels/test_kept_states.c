@@ -10,6 +10,7 @@
 
 #include "kernels/kept_states.h"
 #include "tests/kernels/support_random_model.h"
+#include "tests/must.h"
 
 enum { VOCAB = 60, CONTEXT = 600, BLOCKS = 3, CACHES = 3 };
 
@@ -35,21 +36,9 @@ struct fixture {
 	struct cache *cache[CACHES], *alone;
 };
 
-static struct cache* open_cache(struct backend* b) {
-	struct error error;
-	struct cache* c = b->cache_open(b, CONTEXT, DTYPE_F16, &error);
-	if (!c)
-		fail_msg("%s", error.message);
-	return c;
-}
-
 static struct backend* open_backend(const struct random_model* model) {
 	const struct backend_options options = {.threads = 2, .context = CONTEXT};
-	struct error error;
-	struct backend* b = cpu_open(&model->weights, &options, &error);
-	if (!b)
-		fail_msg("%s", error.message);
-	return b;
+	return must_open(cpu_open, &model->weights, &options);
 }
 
 static void open_fixture(struct fixture* f, const struct recurrence* r) {
@@ -63,8 +52,8 @@ static void open_fixture(struct fixture* f, const struct recurrence* r) {
 	f->b = open_backend(f->model);
 	f->plain = open_backend(f->model);
 	for (int i = 0; i < CACHES; i++)
-		f->cache[i] = open_cache(f->b);
-	f->alone = open_cache(f->plain);
+		f->cache[i] = must_open_cache(f->b, CONTEXT, DTYPE_F16);
+	f->alone = must_open_cache(f->plain, CONTEXT, DTYPE_F16);
 }
 
 static void close_fixture(struct fixture* f) {
@@ -89,7 +78,6 @@ static void make_text(int32_t* to, int text, int from, int n) {
 static void run_rows(struct cache* c, const int32_t* token, int n, enum pass_kind kind, float* logits) {
 	static uint8_t want[MAX_ROWS];
 	static struct result out[MAX_ROWS];
-	struct error error;
 	memset(want, WANT_NOTHING, sizeof want);
 	want[n - 1] = WANT_LOGITS;
 	out[n - 1].logits = logits;
@@ -97,8 +85,7 @@ static void run_rows(struct cache* c, const int32_t* token, int n, enum pass_kin
 	struct pass pass = pass_over(&segment, token, NULL, 2 * BLOCKS, want, out);
 	pass.kind = kind;
 	pass.head = true;
-	if (!c->backend->run(c->backend, &pass, &error))
-		fail_msg("%s", error.message);
+	must_run(c->backend, &pass);
 }
 
 static void commit_rows(struct cache* c, int n) {
@@ -270,7 +257,7 @@ static void as_many_are_kept_as_stated(void** state) {
 	/* caches that close and open again bring no more */
 	for (int i = 0; i < 20; i++) {
 		f.b->cache_close(f.cache[1]);
-		f.cache[1] = open_cache(f.b);
+		f.cache[1] = must_open_cache(f.b, CONTEXT, DTYPE_F16);
 	}
 	for (int t = 0; t < TEXTS; t++) {
 		make_text(text, t, 0, TOKENS);

@@ -10,6 +10,7 @@
 #include "kernels/cpu/kernels.h"
 #include "tests/kernels/support_page_list.h"
 #include "tests/kernels/support_random_model.h"
+#include "tests/must.h"
 #include "tests/sanitized.h"
 
 /* Heads of one size, of two sizes and blocks that read others' keys (Gemma 4), or latent keys (DeepSeek-V2).
@@ -39,12 +40,8 @@ static struct random_model* make_model(enum kind kind, int n_blocks, int with, u
 }
 
 static struct backend* open_backend(const struct random_model* m, const char* isa, int threads) {
-	struct error error;
 	const struct backend_options options = {.threads = threads, .isa = isa, .context = LIST_CONTEXT};
-	struct backend* b = cpu_open(&m->weights, &options, &error);
-	if (!b)
-		fail_msg("%s", error.message);
-	return b;
+	return must_open(cpu_open, &m->weights, &options);
 }
 
 static const char* const isas[] = {"reference", "auto", "avx2"};

@@ -11,6 +11,7 @@
 #include "kernels/draft_weights.h"
 #include "tests/count_allocations.h"
 #include "tests/kernels/support_random_model.h"
+#include "tests/must.h"
 
 #if !ALLOCATIONS_COUNTED
 int main(void) { return allocations_not_counted(); }
@@ -20,7 +21,6 @@ enum { VOCAB = 300, CONTEXT = 300 };
 
 /* One of everything a session does. */
 static void session(struct backend* b, struct cache* c, struct result* out, float* logits, float* tapped) {
-	struct error error;
 	struct random r = {4};
 	int32_t token[MAX_ROWS], parent[MAX_ROWS], path[MAX_ROWS];
 	uint8_t want[MAX_ROWS];
@@ -44,7 +44,7 @@ static void session(struct backend* b, struct cache* c, struct result* out, floa
 	                    .tap = -1,
 	                    .want = want,
 	                    .out = out};
-	assert_true(b->run(b, &pass, &error));
+	must_run(b, &pass);
 	s.base = c->committed;
 	pass.kind = PASS_EXACT;
 	pass.parent = parent;
@@ -55,18 +55,18 @@ static void session(struct backend* b, struct cache* c, struct result* out, floa
 		pass.skip = n > 50 ? &mask : NULL;
 		pass.quantized = n < 50 ? &mask : NULL;
 		pass.quantized_head = n < 50;
-		assert_true(b->run(b, &pass, &error));
+		must_run(b, &pass);
 		b->discard(c);
 	}
 	pass.skip = pass.quantized = NULL;
 	pass.quantized_head = false;
 	s.sampler = NULL;
 	memset(want, WANT_TOKEN, sizeof want); /* the screened head's */
-	assert_true(b->run(b, &pass, &error));
+	must_run(b, &pass);
 	b->discard(c);
 	pass.tap = 2;
 	pass.tap_out = tapped;
-	assert_true(b->run(b, &pass, &error));
+	must_run(b, &pass);
 	assert_true(b->rewind(c, 3));
 	b->commit(c, path, 4);
 	pass.n = s.n = 4;
@@ -74,7 +74,7 @@ static void session(struct backend* b, struct cache* c, struct result* out, floa
 	pass.first = 3;
 	pass.tap = -1;
 	pass.state = tapped;
-	assert_true(b->run(b, &pass, &error));
+	must_run(b, &pass);
 	b->discard(c);
 	b->truncate(c, 0);
 }
@@ -98,10 +98,8 @@ static void nothing_allocated(void** state) {
 	for (int threads = 1; threads <= 3; threads++) {
 		const struct backend_options options = {
 		    .threads = threads, .context = CONTEXT, .screened_head = true, .interleaves = true};
-		struct backend* b = cpu_open(&m->weights, &options, &error);
-		assert_non_null(b);
-		struct cache* c = b->cache_open(b, CONTEXT, DTYPE_F16, &error);
-		assert_non_null(c);
+		struct backend* b = must_open(cpu_open, &m->weights, &options);
+		struct cache* c = must_open_cache(b, CONTEXT, DTYPE_F16);
 		assert_true(b->use_draft_weights(b, &quantized, &error));
 		if (strncmp(b->name, "cpu (avx", 8) == 0)
 			assert_true(b->screened_bytes > 0);

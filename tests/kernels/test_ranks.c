@@ -11,6 +11,7 @@
 
 #include "kernels/ranks.h"
 #include "tests/kernels/support_play.h"
+#include "tests/must.h"
 
 enum { VOCAB = PLAY_VOCAB, CONTEXT = PLAY_CONTEXT, MOST_RANKS = 4, DIM = 64 };
 
@@ -64,12 +65,9 @@ struct rank {
 };
 
 static struct backend* open_rank(struct rank* rank) {
-	struct error error;
 	const struct backend_options options = {
 	    .threads = 1, .context = CONTEXT, .group = rank->group.group ? &rank->group.head : NULL};
-	struct backend* b = cpu_open(rank->weights, &options, &error);
-	assert_non_null(b);
-	return b;
+	return must_open(cpu_open, rank->weights, &options);
 }
 
 static void* follow(void* user) {

@@ -15,6 +15,7 @@
 #include "kernels/dtype_blocks.h"
 #include "kernels/synth_block.h"
 #include "tests/kernels/support_random_model.h"
+#include "tests/must.h"
 #include "tests/sanitized.h"
 
 enum { DIM = 256, VOCAB = 499, ROWS = 40, REPEATS = SANITIZED ? 1 : 5 };
@@ -74,13 +75,9 @@ struct pair {
 };
 
 static struct backend* open_one(const struct weight_table* weights, const char* isa, bool screened) {
-	struct error error;
 	const struct backend_options options = {
 	    .threads = 2, .isa = isa, .context = 64, .screened_head = screened};
-	struct backend* b = cpu_open(weights, &options, &error);
-	if (!b)
-		fail_msg("%s", error.message);
-	return b;
+	return must_open(cpu_open, weights, &options);
 }
 
 static struct random_model* model; /* of every pair, one after another; each has its own head */

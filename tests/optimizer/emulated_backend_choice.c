@@ -12,6 +12,8 @@
 #include "core/decode/session.h"
 #include "core/draft/drafter.h"
 #include "kernels/backend.h"
+#include "tests/must.h"
+#include "tests/must_session.h"
 
 static swiftlet_engine* open_on(const char* backend, const char* spec, swiftlet_model** model,
                                 char message[512]) {
@@ -106,9 +108,7 @@ static int generate(swiftlet_engine* engine, enum swiftlet_method method, double
 	options_default(&o);
 	o.cache.context = 64;
 	o.drafting.method = method;
-	swiftlet_session* session = swiftlet_session_open(engine, &o, message, sizeof message);
-	if (!session)
-		fail_msg("%s", message);
+	swiftlet_session* session = must_open_session(engine, &o);
 	static const int32_t prompt[] = {5, 6, 7, 8};
 	struct swiftlet_request r;
 	swiftlet_request_default(&r, &o);
@@ -150,18 +150,13 @@ static void penalties_hold_there_too(void** state) {
 
 /* Greedy tokens over so many devices; 40 of them. */
 static void generate_on(int devices, bool screened, enum swiftlet_method method, int32_t out[40]) {
-	char message[512] = "";
 	struct swiftlet_options o;
 	options_default(&o);
 	o.engine.devices = devices;
 	o.engine.screened_head = screened;
 	o.cache.context = 64;
-	swiftlet_model* model = swiftlet_model_open(shared, &o, message, sizeof message);
-	if (!model)
-		fail_msg("%s", message);
-	swiftlet_engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
-	if (!engine)
-		fail_msg("%s", message);
+	swiftlet_model* model = must_open_model(shared, &o);
+	swiftlet_engine* engine = must_open_engine(model, &o);
 	assert_int_equal(strncmp(swiftlet_engine_note(engine), "screened head:", 14) == 0, screened);
 	assert_int_equal(generate(engine, method, 0, out), 40);
 	swiftlet_engine_close(engine);
@@ -243,9 +238,7 @@ static void a_copy_without_room_is_done_without(void** state) {
 	options_default(&host);
 	snprintf(host.engine.backend, sizeof host.engine.backend, "cpu");
 	snprintf(spec, sizeof spec, "synth:layers=%d,dim=512,heads=8,ffn=2048,vocab=512,dtype=f32", blocks);
-	swiftlet_model* model = swiftlet_model_open(spec, &host, message, sizeof message);
-	if (!model)
-		fail_msg("%s", message);
+	swiftlet_model* model = must_open_model(spec, &host);
 	options_default(&o);
 	snprintf(o.engine.backend, sizeof o.engine.backend, "cuda");
 	o.cache.context = 64;
@@ -261,11 +254,8 @@ static void a_copy_without_room_is_done_without(void** state) {
 }
 
 int main(void) {
-	struct error error;
-	if (!cuda_available(&error)) {
-		printf("skipped: %s\n", error.message);
+	if (!gpu_is_here())
 		return 77;
-	}
 	const struct CMUnitTest tests[] = {cmocka_unit_test(what_the_gpu_runs_goes_there),
 	                                   cmocka_unit_test(what_it_does_not_goes_to_the_cpu),
 	                                   cmocka_unit_test(unless_the_gpu_was_asked_for),

@@ -15,6 +15,8 @@
 #include "core/decode/options.h"
 #include "core/draft/drafter.h"
 #include "kernels/backend.h"
+#include "tests/must.h"
+#include "tests/must_session.h"
 
 enum { TOKENS = 40, MOST_PROMPT = 300 };
 static int prompt_tokens = 12;
@@ -93,17 +95,13 @@ struct place {
 
 /* Weights in the host's memory, so that draft weights can be made from them. */
 static struct place open_place(int draft_bits, int devices) {
-	char message[512];
 	struct place p = {.now = 0};
 	struct swiftlet_options o = options_of(&p.now, 0);
 	o.draft_weights.bits = draft_bits;
 	o.engine.devices = devices;
 	o.clock = NULL;
-	p.model =
-	    swiftlet_model_open("synth:layers=3,dim=64,heads=2,ffn=96,vocab=512", NULL, message, sizeof message);
-	p.engine = p.model ? swiftlet_engine_open(p.model, &o, message, sizeof message) : NULL;
-	if (!p.engine)
-		fail_msg("%s", message);
+	p.model = must_open_model("synth:layers=3,dim=64,heads=2,ffn=96,vocab=512", NULL);
+	p.engine = must_open_engine(p.model, &o);
 	assert_int_equal(strncmp(swiftlet_engine_name(p.engine), "cuda", 4), 0);
 	return p;
 }
@@ -114,11 +112,7 @@ static void close_place(struct place* p) {
 }
 
 static swiftlet_session* session_of(struct place* p, const struct swiftlet_options* o) {
-	char message[512];
-	swiftlet_session* s = swiftlet_session_open(p->engine, o, message, sizeof message);
-	if (!s)
-		fail_msg("%s", message);
-	return s;
+	return must_open_session(p->engine, o);
 }
 
 static struct text plain_text(struct place* p, double temperature) {
@@ -258,11 +252,8 @@ static void a_constraint_is_kept(void** state) {
 }
 
 int main(void) {
-	struct error error;
-	if (!cuda_available(&error)) {
-		printf("skipped: %s\n", error.message);
+	if (!gpu_is_here())
 		return 77;
-	}
 	const struct CMUnitTest tests[] = {cmocka_unit_test(candidates_are_rows_of_the_devices_verify),
 	                                   cmocka_unit_test(beside_the_devices_own_drafts),
 	                                   cmocka_unit_test(drafts_read_pages),

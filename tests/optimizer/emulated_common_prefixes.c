@@ -12,6 +12,8 @@
 
 #include "core/decode/options.h"
 #include "core/decode/session.h"
+#include "tests/must.h"
+#include "tests/must_session.h"
 
 enum { COMMON = 300, PROMPT = 330, TOKENS = 12, TURN_TWO = 530, CONTEXT = 560, VOCAB = 96 };
 enum { LATE = 2 * PREFILL_CHUNK - 4 }; /* with what is generated, more exact rows than a pass takes */
@@ -34,21 +36,13 @@ static struct swiftlet_options options_of(int devices) {
 }
 
 static swiftlet_engine* open_engine(int devices) {
-	char message[512];
 	const struct swiftlet_options o = options_of(devices);
-	swiftlet_engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
-	if (!engine)
-		fail_msg("%s", message);
-	return engine;
+	return must_open_engine(model, &o);
 }
 
 static swiftlet_session* open_session(swiftlet_engine* engine, int devices) {
-	char message[512];
 	const struct swiftlet_options o = options_of(devices);
-	swiftlet_session* s = swiftlet_session_open(engine, &o, message, sizeof message);
-	if (!s)
-		fail_msg("%s", message);
-	return s;
+	return must_open_session(engine, &o);
 }
 
 /* Its memory goes to others once it has given `released` tokens. */
@@ -129,12 +123,9 @@ static void where_it_has_the_exact_rows(void** state) {
 }
 
 int main(void) {
-	struct error error;
 	char message[512];
-	if (!cuda_available(&error)) {
-		printf("skipped: %s\n", error.message);
+	if (!gpu_is_here())
 		return 77;
-	}
 	model = swiftlet_model_open("synth:layers=2,dim=32,heads=2,ffn=32,vocab=96,context=1024", NULL, message,
 	                            sizeof message);
 	if (!model) {

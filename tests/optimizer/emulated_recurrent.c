@@ -11,6 +11,8 @@
 #include "core/decode/options.h"
 #include "core/draft/drafter.h"
 #include "kernels/backend.h"
+#include "tests/must.h"
+#include "tests/must_session.h"
 
 enum { PROMPT = 12, TOKENS = 40 };
 
@@ -68,16 +70,13 @@ static struct text generate(swiftlet_session* session, const struct swiftlet_opt
 
 /* One session's two answers to the same request. */
 static void answer(const char* backend, int bits, unsigned sources, double temperature, struct text text[2]) {
-	char message[512];
 	double now = 0;
 	const struct swiftlet_options o = options_of(backend, &now, bits, sources);
 	struct swiftlet_options opening = o;
 	opening.clock = NULL;
-	swiftlet_model* model = swiftlet_model_open(spec, &opening, message, sizeof message);
-	swiftlet_engine* engine = model ? swiftlet_engine_open(model, &opening, message, sizeof message) : NULL;
-	swiftlet_session* s = engine ? swiftlet_session_open(engine, &o, message, sizeof message) : NULL;
-	if (!s)
-		fail_msg("%s", message);
+	swiftlet_model* model = must_open_model(spec, &opening);
+	swiftlet_engine* engine = must_open_engine(model, &opening);
+	swiftlet_session* s = must_open_session(engine, &o);
 	assert_int_equal(strncmp(swiftlet_engine_name(engine), backend, strlen(backend)), 0);
 	for (int i = 0; i < 2; i++)
 		text[i] = generate(s, &o, temperature);
@@ -124,11 +123,8 @@ static void drafts_leave_it_as_it_is(void** state) {
 }
 
 int main(void) {
-	struct error error;
-	if (!cuda_available(&error)) {
-		printf("skipped: %s\n", error.message);
+	if (!gpu_is_here())
 		return 77;
-	}
 	const struct CMUnitTest tests[] = {cmocka_unit_test(plain_text_is_the_cpus),
 	                                   cmocka_unit_test(drafts_leave_it_as_it_is)};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,6 +13,7 @@
 
 #include "core/decode/session_state.h"
 #include "tests/count_allocations.h"
+#include "tests/must_session.h"
 
 #if !ALLOCATIONS_COUNTED
 int main(void) { return allocations_not_counted(); }
@@ -28,7 +29,6 @@ struct bench {
 };
 
 static void open_bench(struct bench* b, const char* spec, int max_tree) {
-	char message[512] = "";
 	struct swiftlet_options options;
 	options_default(&options);
 	options.engine.threads = 2;
@@ -39,13 +39,9 @@ static void open_bench(struct bench* b, const char* spec, int max_tree) {
 	options.drafting.max_tree = max_tree;
 	for (int i = 0; i < 4; i++)
 		options.drafting.tree_top_k[i] = TREE_RANKS;
-	b->model = swiftlet_model_open(spec, &options, message, sizeof message);
-	if (!b->model)
-		fail_msg("%s", message);
-	b->engine = swiftlet_engine_open(b->model, &options, message, sizeof message);
-	assert_non_null(b->engine);
-	b->session = swiftlet_session_open(b->engine, &options, message, sizeof message);
-	assert_non_null(b->session);
+	b->model = must_open_model(spec, &options);
+	b->engine = must_open_engine(b->model, &options);
+	b->session = must_open_session(b->engine, &options);
 	for (int i = 0; i < PROMPT; i++)
 		b->prompt[i] = (i * 37 + 11) % 256;
 }

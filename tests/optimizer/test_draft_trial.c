@@ -12,6 +12,7 @@
 
 #include "core/decode/session.h"
 #include "core/decode/session_state.h"
+#include "tests/must_session.h"
 
 enum { PROMPT = 24, TOKENS = 160 };
 
@@ -19,7 +20,6 @@ static const char MODEL[] =
     "synth:layers=6,dim=256,heads=4,kv-heads=2,ffn=512,vocab=1024,dtype=f16,plant=0.45";
 
 static struct engine* open_engine(struct model* model, const char* isa) {
-	char message[512];
 	struct swiftlet_options o;
 	options_default(&o);
 	o.draft_weights.bits = 0;
@@ -27,9 +27,7 @@ static struct engine* open_engine(struct model* model, const char* isa) {
 	snprintf(o.engine.backend, sizeof o.engine.backend, "cpu");
 	snprintf(o.engine.isa, sizeof o.engine.isa, "%s", isa);
 	o.cache.context = PROMPT + TOKENS;
-	struct engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
-	if (!engine)
-		fail_msg("%s", message);
+	struct engine* engine = must_open_engine(model, &o);
 	struct error error;
 	const struct draft_weights_request wish = {.format = {.bits = 4, .columns = true}};
 	assert_true(draft_weights_memory_open(&engine->draft_weights, model, &wish, &error));
@@ -56,9 +54,7 @@ static struct session* start(struct engine* engine, double temperature, bool dra
 	o.learning.search = false;
 	o.clock = ticking_clock;
 	o.drafting.method = drafts ? o.drafting.method : SWIFTLET_VANILLA;
-	struct session* s = swiftlet_session_open(engine, &o, message, sizeof message);
-	if (!s)
-		fail_msg("%s", message);
+	struct session* s = must_open_session(engine, &o);
 	for (int i = 0; i < PROMPT; i++)
 		prompt[i] = i * 37 % 1024;
 	struct swiftlet_request request;

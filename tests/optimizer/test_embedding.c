@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "core/decode/session_state.h"
+#include "tests/must_session.h"
 
 enum { LONGEST = 300, DIM = 64 };
 
@@ -22,20 +23,14 @@ struct bench {
 };
 
 static void open_bench(struct bench* b) {
-	char message[512] = "";
 	struct swiftlet_options options;
 	options_default(&options);
 	options.engine.threads = 2;
 	options.cache.context = 512;
-	b->model =
-	    swiftlet_model_open("synth:layers=4,dim=64,heads=4,kv-heads=2,ffn=128,vocab=512,dtype=f32,seed=5",
-	                        &options, message, sizeof message);
-	if (!b->model)
-		fail_msg("%s", message);
-	b->engine = swiftlet_engine_open(b->model, &options, message, sizeof message);
-	assert_non_null(b->engine);
-	b->session = swiftlet_session_open(b->engine, &options, message, sizeof message);
-	assert_non_null(b->session);
+	b->model = must_open_model("synth:layers=4,dim=64,heads=4,kv-heads=2,ffn=128,vocab=512,dtype=f32,seed=5",
+	                           &options);
+	b->engine = must_open_engine(b->model, &options);
+	b->session = must_open_session(b->engine, &options);
 	assert_int_equal(swiftlet_model_dim(b->model), DIM);
 	for (int i = 0; i < LONGEST; i++)
 		b->prompt[i] = (i * 73 + 5) % 512;

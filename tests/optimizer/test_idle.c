@@ -11,6 +11,7 @@
 #include "core/decode/session_state.h"
 #include "optimizer/idle.h"
 #include "optimizer/optimizer_state.h"
+#include "tests/must_session.h"
 
 static bool waits(void* user) { return *(bool*)user; }
 
@@ -22,14 +23,10 @@ static void what_is_given_up_leaves_nothing(void** state) {
 	options_default(&options);
 	options.engine.threads = 1;
 	options.cache.context = 512;
-	swiftlet_model* model =
-	    swiftlet_model_open("synth:layers=6,dim=64,heads=4,kv-heads=2,ffn=128,vocab=512,dtype=f32,seed=5",
-	                        &options, message, sizeof message);
-	assert_non_null(model);
-	swiftlet_engine* engine = swiftlet_engine_open(model, &options, message, sizeof message);
-	assert_non_null(engine);
-	swiftlet_session* s = swiftlet_session_open(engine, &options, message, sizeof message);
-	assert_non_null(s);
+	swiftlet_model* model = must_open_model(
+	    "synth:layers=6,dim=64,heads=4,kv-heads=2,ffn=128,vocab=512,dtype=f32,seed=5", &options);
+	swiftlet_engine* engine = must_open_engine(model, &options);
+	swiftlet_session* s = must_open_session(engine, &options);
 	struct swiftlet_request request;
 	swiftlet_request_default(&request, &options);
 	request.prompt = (const int32_t[]){5, 6, 7};

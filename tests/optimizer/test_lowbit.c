@@ -16,6 +16,7 @@
 
 #include "core/decode/session.h"
 #include "core/decode/session_state.h"
+#include "tests/must_session.h"
 
 enum { PROMPT = 24, TOKENS = 160 };
 
@@ -29,7 +30,6 @@ struct text {
 };
 
 static struct engine* engine_of(struct model* model, int bits, const char* isa, int threads) {
-	char message[512];
 	struct swiftlet_options o;
 	options_default(&o);
 	o.draft_weights.bits = bits;
@@ -37,10 +37,7 @@ static struct engine* engine_of(struct model* model, int bits, const char* isa, 
 	snprintf(o.engine.backend, sizeof o.engine.backend, "cpu");
 	snprintf(o.engine.isa, sizeof o.engine.isa, "%s", isa);
 	o.cache.context = PROMPT + TOKENS;
-	struct engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
-	if (!engine)
-		fail_msg("%s", message);
-	return engine;
+	return must_open_engine(model, &o);
 }
 
 static bool keep(void* user, const struct swiftlet_step* step) {
@@ -230,8 +227,7 @@ static void a_copy_joins_in_mid_text(void** state) {
 			struct joining j = {.engine = engine, .at = at};
 			int32_t prompt[PROMPT];
 			struct swiftlet_request request = request_of(&o, t, 7, prompt);
-			struct session* s = swiftlet_session_open(engine, &o, message, sizeof message);
-			assert_non_null(s);
+			struct session* s = must_open_session(engine, &o);
 			assert_true(swiftlet_session_generate(s, &request, keep_and_make, &j, &j.text.figures, message,
 			                                      sizeof message));
 			same(&plain, &j.text);
@@ -251,8 +247,7 @@ static void a_batch_of_cheap_rows_makes_none(void** state) {
 	struct swiftlet_options o = drafting();
 	o.draft_weights.bits = -1;
 	assert_int_equal(swiftlet_options_set(&o, "opt-budget", "inf", message, sizeof message), 1);
-	struct session* s = swiftlet_session_open(engine, &o, message, sizeof message);
-	assert_non_null(s);
+	struct session* s = must_open_session(engine, &o);
 	open_making(engine);
 	for (int i = 0; i < 6; i++)
 		cost_see_full(&engine->cost, i < 3 ? 1 : 4, i < 3 ? 0.010 : 0.0105, 0);
@@ -270,12 +265,10 @@ static void a_batch_of_cheap_rows_makes_none(void** state) {
  * not pay for. */
 static void idle_time_shows_what_making_takes(void** state) {
 	struct model* model = *state;
-	char message[512];
 	struct engine* engine = engine_of(model, 0, "auto", 2);
 	struct swiftlet_options o = drafting();
 	o.draft_weights.bits = -1;
-	struct session* s = swiftlet_session_open(engine, &o, message, sizeof message);
-	assert_non_null(s);
+	struct session* s = must_open_session(engine, &o);
 	open_making(engine);
 	const double made = draft_weights_job_run(engine->making, 0);
 	assert_true(made > 0 && made < 1);
@@ -301,13 +294,11 @@ static double paused_clock(void* user) {
 /* A first slice of making that takes a thousand plain steps is followed by a second one, which takes one. */
 static void a_slow_first_slice_is_no_verdict(void** state) {
 	struct model* model = *state;
-	char message[512];
 	struct engine* engine = engine_of(model, 0, "auto", 2);
 	struct swiftlet_options o = drafting();
 	o.draft_weights.bits = -1;
 	o.clock = paused_clock;
-	struct session* s = swiftlet_session_open(engine, &o, message, sizeof message);
-	assert_non_null(s);
+	struct session* s = must_open_session(engine, &o);
 	open_making(engine);
 	const double plain = 1e-6; /* slices of one part a thread */
 	cost_see_full(&engine->cost, 1, plain, 0);
@@ -410,8 +401,7 @@ static void rows_by_channel_share_nothing(void** state) {
 		char message[512];
 		int32_t prompt[PROMPT];
 		struct text text = {.n = 0};
-		struct session* s = swiftlet_session_open(engine, &o, message, sizeof message);
-		assert_non_null(s);
+		struct session* s = must_open_session(engine, &o);
 		const struct swiftlet_request request = request_of(&o, 0, 1, prompt);
 		assert_true(
 		    swiftlet_session_generate(s, &request, keep, &text, &text.figures, message, sizeof message));

@@ -16,6 +16,7 @@
 
 #include "core/decode/session_state.h"
 #include "tests/count_allocations.h"
+#include "tests/must_session.h"
 
 enum { PROMPT = 300, TOKENS = 90, DIM = 64, HEADS = 4, KV = 2, HEAD_DIM = 16, VOCAB = 256 };
 
@@ -99,16 +100,12 @@ static struct swiftlet_options options_of(enum swiftlet_method method) {
 }
 
 static struct engine* open_engine(struct model* model, bool parts) {
-	char message[512];
 	struct swiftlet_options o = options_of(SWIFTLET_AUTO);
 	if (parts) {
 		snprintf(o.standalone.adapter, sizeof o.standalone.adapter, "%s", adapter_path);
 		snprintf(o.standalone.heads, sizeof o.standalone.heads, "%s", heads_path);
 	}
-	struct engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
-	if (!engine)
-		fail_msg("%s", message);
-	return engine;
+	return must_open_engine(model, &o);
 }
 
 static struct mask some_mask(void) {
@@ -230,14 +227,10 @@ static void every_stop_rule_is_lossless(void** state) {
 }
 
 static struct engine* open_with(struct model* model, const char* adapter, const char* heads) {
-	char message[512];
 	struct swiftlet_options o = options_of(SWIFTLET_AUTO);
 	snprintf(o.standalone.adapter, sizeof o.standalone.adapter, "%s", adapter);
 	snprintf(o.standalone.heads, sizeof o.standalone.heads, "%s", heads);
-	struct engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
-	if (!engine)
-		fail_msg("%s", message);
-	return engine;
+	return must_open_engine(model, &o);
 }
 
 /* Heads draft for the methods with an exit; exits by cost are those that have one. */

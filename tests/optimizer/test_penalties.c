@@ -13,6 +13,7 @@
 
 #include "core/decode/session_state.h"
 #include "kernels/sample.h"
+#include "tests/must_session.h"
 
 enum { VOCAB = 512, CONTEXT = 512, PROMPT = 40, TOKENS = 90 };
 
@@ -40,12 +41,10 @@ static struct swiftlet_options defaults(void) {
 
 static int open_bench(void** state) {
 	static struct bench b;
-	char message[512] = "";
 	const struct swiftlet_options options = defaults();
-	b.model =
-	    swiftlet_model_open("synth:layers=6,dim=64,heads=4,kv-heads=2,ffn=128,vocab=512,dtype=f16,seed=3",
-	                        &options, message, sizeof message);
-	b.engine = b.model ? swiftlet_engine_open(b.model, &options, message, sizeof message) : NULL;
+	b.model = must_open_model("synth:layers=6,dim=64,heads=4,kv-heads=2,ffn=128,vocab=512,dtype=f16,seed=3",
+	                          &options);
+	b.engine = must_open_engine(b.model, &options);
 	for (int i = 0; i < CONTEXT; i++)
 		b.prompt[i] = (i * 37 + 11) % 23; /* few different ones, so that some repeat */
 	*state = &b;
@@ -74,10 +73,7 @@ static int generate(swiftlet_session* s, const struct swiftlet_request* request,
 }
 
 static swiftlet_session* open_session(struct bench* b, const struct swiftlet_options* options) {
-	char message[512] = "";
-	swiftlet_session* s = swiftlet_session_open(b->engine, options, message, sizeof message);
-	assert_non_null(s);
-	return s;
+	return must_open_session(b->engine, options);
 }
 
 /* ---- the requests --------------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
 #include "core/model/model.h"
 #include "core/model/synth.h"
 #include "kernels/synth_value.h"
+#include "tests/must.h"
 
 #define SMALL "layers=24,dim=256,heads=4,kv-heads=2,ffn=688,vocab=4096"
 
@@ -57,12 +58,8 @@ static struct mask wrong_swap(const struct mask* planted, int blocks, int kind, 
 }
 
 static struct backend* open_backend(const struct model* model, int context) {
-	struct error error;
 	const struct backend_options options = {.isa = "auto", .context = context};
-	struct backend* backend = cpu_open(&model->weights, &options, &error);
-	if (!backend)
-		fail_msg("%s", error.message);
-	return backend;
+	return must_open(cpu_open, &model->weights, &options);
 }
 
 enum { PROMPT = 16, N = 1000 };

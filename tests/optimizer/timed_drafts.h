@@ -4,6 +4,7 @@
 
 #include "core/decode/session_state.h"
 #include "tests/count_allocations.h"
+#include "tests/must_session.h"
 
 /* ---- a clock that passes move ------------------------------------------------------------- */
 
@@ -47,13 +48,8 @@ static void set_options(struct swiftlet_options* options, const char* backend, u
 
 /* Opens a model and its engine, whose passes the clock sees. */
 static void open_engine(struct bench* b, const char* spec, const struct swiftlet_options* options) {
-	char message[512] = "";
-	b->model = swiftlet_model_open(spec, options, message, sizeof message);
-	if (!b->model)
-		fail_msg("%s", message);
-	b->engine = swiftlet_engine_open(b->model, options, message, sizeof message);
-	if (!b->engine)
-		fail_msg("%s", message);
+	b->model = must_open_model(spec, options);
+	b->engine = must_open_engine(b->model, options);
 	timed.run = b->engine->backend->run;
 	b->engine->backend->run = run_timed;
 	timed.drafts = NULL;
@@ -66,10 +62,7 @@ static void time_drafts(struct backend* drafts) {
 }
 
 static void open_session(struct bench* b, const struct swiftlet_options* options) {
-	char message[512] = "";
-	b->session = swiftlet_session_open(b->engine, options, message, sizeof message);
-	if (!b->session)
-		fail_msg("%s", message);
+	b->session = must_open_session(b->engine, options);
 	for (int i = 0; i < PROMPT; i++)
 		b->prompt[i] = (i * 37 + 11) % 256;
 }

@@ -13,6 +13,7 @@
 
 #include "core/draft/retrieval.h"
 #include "streams/service/scheduler_internal.h"
+#include "tests/must_session.h"
 
 enum {
 	VOCAB = 320,
@@ -96,10 +97,8 @@ static int64_t run_alone_first(swiftlet_model* model, struct case_job* list, int
 	o.cache.context = CONTEXT;
 	o.drafting.method = SWIFTLET_VANILLA;
 	snprintf(o.cache.type, sizeof o.cache.type, "%s", cache_type);
-	swiftlet_engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
-	swiftlet_session* session = engine ? swiftlet_session_open(engine, &o, message, sizeof message) : NULL;
-	if (!session)
-		fail_msg("%s", message);
+	swiftlet_engine* engine = must_open_engine(model, &o);
+	swiftlet_session* session = must_open_session(engine, &o);
 	for (int i = 0; i < n; i++) {
 		if (!swiftlet_session_generate(session, &list[i].job.request, take_expected, &list[i], NULL, message,
 		                               sizeof message))
@@ -257,15 +256,12 @@ static void compare(const struct case_job* list, int n) {
 }
 
 static void all_at_once(const char* cache_type, int requests, const char* drafts) {
-	char message[512];
 	const char* full = getenv("SWIFTLET_FULL");
 	const int n = full && strcmp(full, "1") == 0 ? 12 * requests : requests;
 	struct case_job* list = calloc((size_t)n, sizeof *list);
 	struct swiftlet_options o;
 	options_default(&o);
-	swiftlet_model* model = swiftlet_model_open(model_spec, NULL, message, sizeof message);
-	if (!model)
-		fail_msg("%s", message);
+	swiftlet_model* model = must_open_model(model_spec, NULL);
 	state = 1;
 	for (int i = 0; i < n; i++)
 		make_request(&list[i], &o, i);

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "streams/service/scheduler_internal.h"
+#include "tests/must_session.h"
 
 enum {
 	VOCAB = 320,
@@ -103,7 +104,6 @@ static void answer(struct scheduler* s, struct client* client, int n) {
 
 static void what_was_found_when_they_sat_down_is_given_back(void** state) {
 	(void)state;
-	char message[512];
 	struct error e;
 	struct metrics metrics;
 	struct events events;
@@ -114,10 +114,8 @@ static void what_was_found_when_they_sat_down_is_given_back(void** state) {
 	o.cache.memory = (double)PAGES * 4 * 2 * 2 * 16 * PAGE * 4; /* 4 blocks, keys and values, 2 heads of 16 */
 	metrics_open(&metrics);
 	events_open(&events);
-	swiftlet_model* model = swiftlet_model_open(model_spec, NULL, message, sizeof message);
-	swiftlet_engine* engine = model ? swiftlet_engine_open(model, &o, message, sizeof message) : NULL;
-	if (!engine)
-		fail_msg("%s", message);
+	swiftlet_model* model = must_open_model(model_spec, NULL);
+	swiftlet_engine* engine = must_open_engine(model, &o);
 	const struct scheduler_options how = {.sessions = SESSIONS,
 	                                      .queue = SESSIONS,
 	                                      .session = o,

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "streams/service/scheduler_internal.h"
+#include "tests/must_session.h"
 
 static const char model_spec[] = "synth:layers=4,dim=256,heads=4,ffn=512,vocab=320,dtype=f32,seed=5";
 
@@ -32,7 +33,6 @@ static double share_made(struct metrics* m) {
 
 /* What is made in two seconds, or until all is, without a request */
 static double made_by_service(double idle) {
-	char message[512];
 	struct error e;
 	struct metrics metrics;
 	struct events events;
@@ -42,10 +42,8 @@ static double made_by_service(double idle) {
 	o.learning.idle = idle;
 	metrics_open(&metrics);
 	events_open(&events);
-	swiftlet_model* model = swiftlet_model_open(model_spec, NULL, message, sizeof message);
-	struct engine* engine = model ? swiftlet_engine_open(model, &o, message, sizeof message) : NULL;
-	if (!engine)
-		fail_msg("%s", message);
+	swiftlet_model* model = must_open_model(model_spec, NULL);
+	struct engine* engine = must_open_engine(model, &o);
 	open_making(engine);
 	const struct scheduler_options how = {.sessions = 1,
 	                                      .queue = 1,
