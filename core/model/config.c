@@ -121,6 +121,7 @@ static bool read_family(struct source* s) {
 	if (s->config->family) {
 		if (flat && !json_field(s->json, "text_config"))
 			return true;
+		s->config->assistant = strstr(type, "_assistant") != NULL;
 		s->outer = s->json;
 		s->json = json_field(s->outer, "text_config");
 		if (!cJSON_IsObject(s->json))
@@ -1967,8 +1968,17 @@ static bool read_gemma3n(const struct source* s) {
 	       read_cap(s, "final_logit_softcapping", 30, &m->logit_softcap);
 }
 
-/* An assistant has blocks like the model that it drafts for, but no keys, inputs or experts. transformers'
- * mask lets it see so many keys and one more, counted from the one before its position, which has none. */
+/* transformers' mask lets an assistant see so many keys and one more, counted from the one before its
+ * position, which has none. */
+void config_be_assistant(struct config* c) {
+	struct model_shape* m = &c->shape;
+	m->keys_outside = true;
+	m->token_input = 0;
+	m->logit_softcap = 0;
+	m->sliding_window += m->sliding_window > 0 ? 2 : 0;
+}
+
+/* An assistant has blocks like the model that it drafts for, but no keys, inputs or experts. */
 static bool read_assistant(const struct source* s) {
 	const struct source outer = source_within(s, s->outer);
 	struct model_shape* m = &s->config->shape;
@@ -1983,9 +1993,7 @@ static bool read_assistant(const struct source* s) {
 		            "num_kv_shared_layers is %d, hidden_size_per_layer_input %d, use_double_wide_mlp %d and "
 		            "enable_moe_block %d; an assistant of %d blocks has %d and three times 0",
 		            shared, inputs, wide, experts, m->n_blocks, m->n_blocks);
-	m->token_input = 0;
-	m->keys_outside = true;
-	m->sliding_window += m->sliding_window > 0 ? 2 : 0;
+	config_be_assistant(s->config);
 	m->state_dim = 1536;
 	if (!read_int(&outer, "backbone_hidden_size", 1, LARGEST, &m->state_dim) ||
 	    !read_bool(&outer, "use_ordered_embeddings", &grouped))
@@ -2001,12 +2009,6 @@ static bool read_assistant(const struct source* s) {
 	       fail(s,
 	            "num_centroids is %d, of which a token reads %d; expected a divisor of the vocabulary's %d",
 	            s->config->centroids, m->centroids_used, m->vocab);
-}
-
-/* True for a drafter that reads another model's cache. */
-static bool is_assistant(const struct source* s) {
-	const char* type = s->outer ? cJSON_GetStringValue(json_field(s->outer, "model_type")) : NULL;
-	return type && strstr(type, "_assistant");
 }
 
 static bool read_gemma4(const struct source* s) {
@@ -2032,7 +2034,7 @@ static bool read_gemma4(const struct source* s) {
 		            both_ways);
 	if (!read_bool(s, "attention_k_eq_v", &c->keys_as_values) || !read_full_heads(s))
 		return false;
-	if (is_assistant(s))
+	if (c->assistant)
 		return read_assistant(s);
 	return read_int(s, "hidden_size_per_layer_input", 0, 1 << 16, &m->token_input) &&
 	       read_int(s, "vocab_size_per_layer_input", 1, LARGEST, &c->input_vocab) && read_shared_keys(s, 0) &&

@@ -28,7 +28,8 @@ struct config {
 	int further_blocks;      /* blocks after the others that predict later tokens; they do not run */
 	int ffn[MAX_BLOCKS];     /* width of each block's MLP when they differ; else 0 */
 	bool keys_as_values;     /* blocks with full attention have no value weights */
-	int centroids;           /* of a head by groups; 0: the head is whole */
+	bool assistant;          /* a drafter that reads another model's cache */
+	int centroids;           /* of its head by groups; 0: the head is whole */
 	int input_vocab;         /* rows of the embedding for the blocks' inputs; 0: shape.vocab */
 	bool sparse[MAX_BLOCKS]; /* blocks whose gates are cut off, by so many standard deviations */
 	float sparsity[MAX_BLOCKS];
@@ -68,6 +69,8 @@ bool config_pair_layers(struct config*, const char* letters, int n, const char* 
 bool config_pair_blocks(struct config*, int n, const char* file, struct error* error);
 /* Sets the family's norm and scales once its sizes are known. The file may change them afterwards. */
 void config_scales(struct config*);
+/* Makes the shape of a Gemma 4 that of an assistant, but for the width of the other model's states. */
+void config_be_assistant(struct config*);
 /* Takes positions from the blocks with full attention, in a model in which other blocks have a window. */
 void shape_rotate_sliding(struct model_shape*);
 /* YaRN's scale of attention for a scaling factor and a multiplier m: 0.1 · m · ln(factor) + 1. */

@@ -407,9 +407,6 @@ static const struct refusal {
     {"olmo_hybrid", "its gated DeltaNet has a beta of up to 2, and a convolution for each of q, k and v"},
     {"zaya", "its queries and keys come from convolutions, and its router is an MLP"},
     {"inkling_mm_model", "its keys, values and outputs pass short convolutions"},
-    {"gemma4-assistant",
-     "it drafts for Gemma 4 from that model's keys and values; swiftlet takes its Hugging "
-     "Face folder (--draft-model)"},
     {"mamba mamba2 falcon_mamba rwkv rwkv6 rwkv7 xlstm", "none of its blocks has attention"}};
 
 const char* family_refusal(const char* name, size_t size) {

@@ -115,6 +115,8 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .mtp_token_norm = "nextn.enorm",
 	    .mtp_state_norm = "nextn.hnorm",
 	    .mtp_norm = "nextn.shared_head_norm",
+	    .outside_join = "nextn.pre_projection",
+	    .outside_leave = "nextn.post_projection",
 	};
 }
 
@@ -127,8 +129,11 @@ struct gguf_source {
 };
 #define fail(s, ...) error_in((s)->error, (s)->gguf->file, __VA_ARGS__)
 
+static const char assistant_architecture[] = "gemma4-assistant";
+
 static const char* key_of(const struct gguf_source* s, const char* key, char out[96]) {
-	snprintf(out, 96, "%s.%s", s->config->family->architecture, key);
+	const struct config* c = s->config;
+	snprintf(out, 96, "%s.%s", c->assistant ? assistant_architecture : c->family->architecture, key);
 	return out;
 }
 
@@ -147,8 +152,9 @@ static bool read_int(const struct gguf_source* s, const char* key, int low, int 
 }
 
 static bool required_int(const struct gguf_source* s, const char* key, int high, int* out) {
+	char name[96];
 	if (!has_key(s, key))
-		return fail(s, "%s.%s is missing", s->config->family->architecture, key);
+		return fail(s, "%s is missing", key_of(s, key, name));
 	return read_int(s, key, 1, high, out);
 }
 
@@ -168,7 +174,10 @@ static bool read_architecture(const struct gguf_source* s) {
 		return fail(s, "general.architecture is missing");
 	char list[300];
 	const char* reason = family_refusal(text, size);
-	s->config->family = family_by_architecture(text, size);
+	s->config->assistant =
+	    size == strlen(assistant_architecture) && memcmp(text, assistant_architecture, size) == 0;
+	s->config->family =
+	    s->config->assistant ? family_by_name("gemma4_text") : family_by_architecture(text, size);
 	if (!s->config->family && reason)
 		return fail(s, "general.architecture is \"%.*s\", which is not supported: %s", (int)size, text,
 		            reason);
@@ -321,7 +330,7 @@ static bool read_sizes(const struct gguf_source* s) {
 		return false;
 	/* Blocks that predict later tokens come last. The model itself does not run them. */
 	int further = 0;
-	if (!read_int(s, "nextn_predict_layers", 0, m->n_blocks - 1, &further))
+	if (!s->config->assistant && !read_int(s, "nextn_predict_layers", 0, m->n_blocks - 1, &further))
 		return false;
 	m->n_blocks -= further;
 	s->config->further_blocks = further;
@@ -509,11 +518,12 @@ static bool read_gemma4(const struct gguf_source* s) {
 	m->activation = ACTIVATION_GELU_TANH;
 	if (!read_int(s, "attention.key_length_swa", 1, LARGEST, &m->head_dim) ||
 	    !read_by_block(s, "attention.head_count_kv", kv_heads, &listed) ||
-	    !read_int(s, "attention.shared_kv_layers", 0, m->n_blocks - 1, &shared) ||
+	    !read_int(s, "attention.shared_kv_layers", 0, m->n_blocks - !c->assistant, &shared) ||
 	    !read_int(s, "embedding_length_per_layer_input", 0, 1 << 16, &m->token_input) ||
 	    !read_float(s, "final_logit_softcapping", 0, 1e9, &m->logit_softcap))
 		return false;
-	m->sharing_from = shared ? m->n_blocks - shared : 0;
+	m->keys_outside = c->assistant;
+	m->sharing_from = shared && !c->assistant ? m->n_blocks - shared : 0;
 	m->router_scale = m->n_experts ? 1 / sqrtf((float)m->dim) : 0;
 	for (int b = 0; b < m->n_blocks; b++) {
 		int* kind = block_set_has(&m->sliding, b) ? &m->kv_heads : &m->full_kv_heads;
@@ -523,7 +533,7 @@ static bool read_gemma4(const struct gguf_source* s) {
 		if (kv_heads[b] != block_kv_heads(m, b))
 			return fail(s, "%s differs between blocks of the same kind, which is not supported",
 			            key_of(s, "attention.head_count_kv", name));
-		if (block_keys_of(m, b) < 0)
+		if (!c->assistant && block_keys_of(m, b) < 0)
 			return fail(
 			    s,
 			    "%s is %d: block %d has to read the keys of an earlier block of its kind, and there is none",
@@ -532,7 +542,10 @@ static bool read_gemma4(const struct gguf_source* s) {
 		c->keys_as_values |= block_keys_of(m, b) == b && !block_set_has(&m->sliding, b) &&
 		                     !tensor_table_find(&s->opened->tensors, name);
 	}
-	return true;
+	if (!c->assistant)
+		return true;
+	config_be_assistant(c);
+	return required_int(s, "embedding_length_out", LARGEST, &m->state_dim);
 }
 
 /* The multipliers of standard deviations by block; not finite for blocks whose gates are whole. */
@@ -1248,8 +1261,11 @@ static bool add_others(struct opened* f, const char* path, struct error* error) 
 	return true;
 }
 
+/* The last are the groups of an assistant's head. Files do not say how many of them a row reads, so it reads
+ * all, as in llama.cpp. */
 static bool is_ignored(const char* name) {
-	return strcmp(name, "rope_freqs.weight") == 0 || strncmp(name, "rope_factors_", 13) == 0;
+	return strcmp(name, "rope_freqs.weight") == 0 || strncmp(name, "rope_factors_", 13) == 0 ||
+	       strncmp(name, "masked_embd_", 12) == 0;
 }
 
 /* ---- the opener --------------------------------------------------------------------------- */
@@ -1294,6 +1310,12 @@ bool model_open_gguf(struct model* model, const char* path, const struct model_o
 		    !check_refused(&s) || !fill_weights(&s, model))
 			return false;
 		model->family = f->config.family->name;
+	}
+	if (f->config.assistant) { /* which needs no tokenizer */
+		if (!assistant_check(model, options->target, error))
+			return false;
+		assistant_join(model, options->target);
+		return true;
 	}
 	if (!open_tokenizer(&s, model))
 		return false;

@@ -17,7 +17,7 @@
 
 #include "core/files/json.h"
 #include "core/model/model.h"
-#include "tests/config_folder.h"
+#include "tests/config_gguf.h"
 #include "tests/must.h"
 #include "tests/sanitized.h"
 
@@ -216,15 +216,24 @@ static double check_draft(struct drafts* d, const struct run* target, const stru
 	return worst;
 }
 
-/* From the longest text to the shortest. */
-static void check_assistant(struct run* r, const struct model* model, const struct text* t, const cJSON* json,
-                            const char* name, const char* isa) {
-	const cJSON* assistant = json_field(json, "assistant");
-	if (!assistant)
-		return;
-	const struct model_options options = {.target = model};
+static struct model* open_gguf(const cJSON* json, const struct model_options* options) {
+	char path[] = "/tmp/swiftlet-configs-XXXXXX";
+	struct error error = {""};
+	const int file = mkstemp(path);
+	assert_true(file >= 0);
+	close(file);
+	write_gguf(json, path);
+	struct model* model = model_open(path, options, &error);
+	unlink(path);
+	if (!model)
+		fail_msg("%s", error.message);
+	return model;
+}
+
+/* After so many tokens of the text, from the longest to the shortest. */
+static void check_drafts(struct run* r, const struct text* t, const cJSON* assistant, struct model* drafter,
+                         const char* name, const char* isa) {
 	const struct backend_options how = {.threads = 2, .isa = isa, .context = t->n + 1};
-	struct model* drafter = open_folder(assistant, &options, name);
 	struct error error = {""};
 	struct drafts d = {.own = {.backend = cpu_open(&drafter->weights, &how, &error),
 	                           .vocab = r->vocab,
@@ -246,6 +255,21 @@ static void check_assistant(struct run* r, const struct model* model, const stru
 	assert_true(worst <= 2e-4);
 	end_run(&d.own);
 	model_close(drafter);
+}
+
+/* The folder's, and where its head is whole GGUF's. */
+static void check_assistant(struct run* r, const struct model* model, const struct text* t, const cJSON* json,
+                            const char* name, const char* isa) {
+	const cJSON* assistant = json_field(json, "assistant");
+	const struct model_options options = {.target = model};
+	if (!assistant)
+		return;
+	check_drafts(r, t, assistant, open_folder(assistant, &options, name), name, isa);
+	if (json_field(part(assistant, "config"), "use_ordered_embeddings"))
+		return;
+	end_run(r);
+	run_text(r, model, t, isa);
+	check_drafts(r, t, assistant, open_gguf(assistant, &options), name, isa);
 }
 
 static void check_ends(const struct model* model, const cJSON* json) {
