@@ -67,7 +67,7 @@ static void make_right(cJSON* json) {
 	const double dim = part(part(json, "config"), "hidden_size")->valuedouble;
 	const double was = part(text, "hidden_size")->valuedouble;
 	put(text, "hidden_size", dim);
-	cJSON_ReplaceItemInObjectCaseSensitive(config, "tie_word_embeddings", cJSON_CreateFalse());
+	assert_non_null(cJSON_AddFalseToObject(config, "tie_word_embeddings"));
 	cJSON_ArrayForEach (entry, tensors)
 		cJSON_ArrayForEach (size, part(entry, "shape"))
 			if (size->valuedouble == was)

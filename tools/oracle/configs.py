@@ -169,7 +169,7 @@ def judge_mtp(model, family, tokens, chosen):
                      "mtp_log_probabilities": [[round(float(of[row, i]), 6) for i in chosen] for row in rows]}
 
 
-def assistant_tensors(config, loaded):
+def assistant_tensors(loaded):
     """As describe, with an order of tokens that has each once."""
     shapes = {n: list(t.shape) for n, t in loaded.items() if not n.endswith("token_ordering")}
     out = describe(shapes, "gemma4_assistant")
@@ -190,7 +190,7 @@ def judge_assistant(model, config, tokens, chosen):
         loaded = transformers.AutoConfig.from_pretrained(folder)
         maker = getattr(transformers, config["architectures"][0])
         maker(loaded).float().save_pretrained(folder)
-        tensors = assistant_tensors(config, load_file(folder / "model.safetensors"))
+        tensors = assistant_tensors(load_file(folder / "model.safetensors"))
         save_file(make(tensors), folder / "model.safetensors", {"format": "pt"})
         (folder / "config.json").write_text(json.dumps(config))
         assistant = maker.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
@@ -257,7 +257,8 @@ def write(path, case):
 
 def try_case(out, name, config, ends=None):
     try:
-        case = judge(config, name.endswith("-fused"), name.endswith("-mtp"), name.endswith("-turned"), config_cases.ASSISTANTS.get(name))
+        case = judge(config, name.endswith("-fused"), name.endswith("-mtp"), name.endswith("-turned"),
+                     config_cases.ASSISTANTS.get(name))
     except Exception as error:  # transformers does not take it
         print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:150] if str(error) else ''}", flush=True)
         return
