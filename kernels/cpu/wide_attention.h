@@ -72,11 +72,12 @@ __attribute__((always_inline)) static inline vec load_keys(enum dtype type, cons
 /* sum (count, pages, KEY_VECTORS) = the products of `count` queries with the keys of some pages: each is one
  * chain over the dimensions, so that it does not matter which keys and queries stand beside it. A widened
  * key serves all queries from the register; type, count and pages are constants where it is
- * called. The keys `ahead` are fetched, `line` bytes a dimension. */
+ * called. Of the keys `ahead` so many dimensions are fetched, `line` bytes each. */
 __attribute__((always_inline)) static inline void dots(enum dtype type, const float* const q[],
                                                        const unsigned char* const key[],
-                                                       const unsigned char* const ahead[], size_t line,
-                                                       int head_dim, int count, int pages, vec* out) {
+                                                       const unsigned char* const ahead[], int fetched,
+                                                       size_t line, int head_dim, int count, int pages,
+                                                       vec* out) {
 	vec sum[TILE_SUMS];
 #pragma GCC unroll 24
 	for (int i = 0; i < count * pages * KEY_VECTORS; i++)
@@ -88,7 +89,7 @@ __attribute__((always_inline)) static inline void dots(enum dtype type, const fl
 			x[j] = vec_set(q[j][d]);
 #pragma GCC unroll 2
 		for (int p = 0; p < pages; p++) {
-			if (ahead)
+			if (d < fetched)
 				fetch(ahead[p] + (size_t)d * line, line);
 #pragma GCC unroll 4
 			for (int i = 0; i < KEY_VECTORS; i++) {
@@ -151,17 +152,16 @@ static void hide(const struct attention_row* a, int first, int n, float* score) 
 }
 
 /* scale·q·k of the keys of some pages from position `first` on, softcapped. */
-__attribute__((always_inline)) static inline void score_tile(enum dtype type, const struct scored* s,
-                                                             int count, int pages,
-                                                             const unsigned char* const key[], int first,
-                                                             const unsigned char* const ahead[]) {
+__attribute__((always_inline)) static inline void
+score_tile(enum dtype type, const struct scored* s, int count, int pages, const unsigned char* const key[],
+           int first, const unsigned char* const ahead[], int fetched) {
 	const size_t line = PAGE_SLOTS * key_width(s->row->type);
 	const float* q[TILE_QUERIES];
 	vec sum[TILE_SUMS];
 #pragma GCC unroll 8
 	for (int j = 0; j < count; j++)
 		q[j] = s[j].q;
-	dots(type, q, key, ahead, line, s->row->head_dim, count, pages, sum);
+	dots(type, q, key, ahead, fetched, line, s->row->head_dim, count, pages, sum);
 	for (int j = 0; j < count; j++) {
 		const struct attention_row* a = s[j].row;
 		for (int i = 0; i < pages * KEY_VECTORS; i++) {
@@ -177,7 +177,7 @@ __attribute__((always_inline)) static inline void score_tile(enum dtype type, co
 
 #define SCORE_ONE(type, n, pages)                                                                            \
 	case n:                                                                                                  \
-		score_tile(type, s, n, pages, key, first, ahead);                                                    \
+		score_tile(type, s, n, pages, key, first, ahead, fetched);                                           \
 		break
 #if TILE_QUERIES > 3
 #define SCORE_MORE(type)                                                                                     \
@@ -193,7 +193,7 @@ __attribute__((always_inline)) static inline void score_tile(enum dtype type, co
 /* For each number of queries code of its own, and for one to three where two pages fill the registers. */
 #define DEFINE_SCORE(name, type)                                                                             \
 	static void name(const struct scored* s, int count, int pages, const unsigned char* const key[],         \
-	                 int first, const unsigned char* const ahead[]) {                                        \
+	                 int first, const unsigned char* const ahead[], int fetched) {                           \
 		if (pages == PAGES_AT_ONCE)                                                                          \
 			switch (count) {                                                                                 \
 				SCORE_ONE(type, 1, PAGES_AT_ONCE);                                                           \
@@ -285,9 +285,14 @@ static void score_pages(const struct attention_row* a, int n, const float* q, si
 				q += row_stride;
 			}
 		}
+		const int dims = a->head_dim * t / tiles, fetched = a->head_dim * (t + 1) / tiles - dims;
+		const size_t done = (size_t)dims * PAGE_SLOTS * key_width(a->type);
+		const unsigned char* next[PAGES_AT_ONCE];
+		for (int p = 0; p < pages && ahead; p++)
+			next[p] = ahead[p] + done;
 		(type == DTYPE_F16   ? score_half
 		 : type == DTYPE_F32 ? score_float
-		                     : score_bytes)(s, count, pages, key, first, t == 0 ? ahead : NULL);
+		                     : score_bytes)(s, count, pages, key, first, next, ahead ? fetched : 0);
 	}
 }
 
@@ -360,7 +365,7 @@ struct mixed {
 struct stretch {
 	int start, from, end;
 	const float* wide; /* (end - from, WIDE_DIMS) their values as floats; NULL: they are in the cache */
-	bool fetches;      /* what lies ahead of them in the cache */
+	int tile, tiles;   /* the tile fetches its share of what lies ahead of them in the cache */
 };
 
 /* Values that lie side by side, `apart` bytes from one to the next, and what is fetched meanwhile. */
@@ -370,6 +375,7 @@ struct slots {
 	int weight, count; /* [weight, weight + count): those of the weights */
 	const unsigned char* ahead;
 	size_t ahead_apart, ahead_bytes;
+	int ahead_from, ahead_end;
 };
 
 /* sum (heads, chunks) += the values of one slot from dimension `at` on, weighted by the heads' i-th weights.
@@ -410,7 +416,8 @@ __attribute__((always_inline)) static inline void mix_slots(enum dtype type, vec
                                                             struct slots s, int at, int left, int heads,
                                                             int chunks) {
 	for (int i = s.weight; i < s.weight + s.count; i++, s.row += s.apart, s.ahead += s.ahead_apart) {
-		fetch(s.ahead, s.ahead_bytes);
+		if (i >= s.ahead_from && i < s.ahead_end)
+			fetch(s.ahead, s.ahead_bytes);
 		mix_slot(type, sum, m, s.row, i, at, left, heads, chunks);
 	}
 }
@@ -424,11 +431,13 @@ __attribute__((always_inline)) static inline void mix_positions(vec* sum, const 
 	const size_t width = key_width(a->type);
 	struct slots slots = {.apart = s->wide ? WIDE_DIMS * sizeof(float) : a->slot_bytes,
 	                      .ahead_apart = a->slot_bytes,
-	                      .ahead_bytes = s->fetches ? (size_t)(chunks * LANES) * width : 0};
+	                      .ahead_bytes = (size_t)(chunks * LANES) * width};
 	for (int p = s->from; p < s->end; p += slots.count) {
 		slots.count = side_by_side(a, p, s->end);
 		slots.weight = p - s->start;
 		slots.ahead = row_ahead(a, a->value, p) + (size_t)at * width;
+		slots.ahead_from = slots.weight + (s->tiles ? slots.count * s->tile / s->tiles : 0);
+		slots.ahead_end = slots.weight + (s->tiles ? slots.count * (s->tile + 1) / s->tiles : 0);
 		if (s->wide) {
 			slots.row = (const unsigned char*)(s->wide + (p - s->from) * WIDE_DIMS);
 			mix_slots(DTYPE_F32, sum, m, slots, at - first, LANES, heads, chunks);
@@ -532,7 +541,8 @@ static void mix_all(const struct weighed* w, struct stretch s, int first, int en
 		const int from = w->queries * t / tiles, count = w->queries * (t + 1) / tiles - from;
 		for (int i = 0; i < count; i++)
 			m[i] = mixed_query(w, from + i);
-		s.fetches = t == 0;
+		s.tile = t;
+		s.tiles = tiles;
 		mix_heads[count - 1](m, &s, first, end);
 	}
 }
